@@ -1,0 +1,1 @@
+"""The two outside worlds: the Kubernetes API and the OCI registry."""
