@@ -53,6 +53,8 @@ HIBERNATE: Final = "vm.cocoonstack.io/hibernate"
 RESTORE: Final = "vm.cocoonstack.io/restore-from-hibernate"
 KEEP_SNAPSHOT: Final = "vm.cocoonstack.io/keep-snapshot-on-delete"
 DEAD_LETTER: Final = "cocoonset.cocoonstack.io/dead-letter"
+# What the spec asked for when the pod was made, so that values the API server filled in are never taken for drift (W-10).
+APPLIED_RESOURCES: Final = "cocoonset.cocoonstack.io/applied-resources"
 
 # Annotations of a pod that the node agent writes (a static toolbox's id, ip and vnc-port are the operator's).
 VM_ID: Final = "vm.cocoonstack.io/id"

@@ -29,6 +29,10 @@ class Cluster(Protocol):
         """Read a pod live, past every cache. None when it does not exist."""
         ...
 
+    async def list_pods(self, namespace: str, set_name: str) -> Sequence[Pod]:
+        """List the pods with the set's label live, past every cache, terminating ones too."""
+        ...
+
     async def create_pod(self, namespace: str, body: Mapping[str, Any]) -> Pod:
         """Create a pod; :class:`AlreadyExistsError` when the name is taken, also by a pod that is still terminating."""
         ...
@@ -94,7 +98,7 @@ class Recorder(Protocol):
 
 
 class Measures(Protocol):
-    """The counters and histograms of the contract (section 7.1), by what happened, not by how they are exported."""
+    """The counters of the contract (section 7.1), by what happened, not by how they are exported."""
 
     def count(self, name: str, **labels: str) -> None:
         """Add one to the counter ``cocoon_operator_<name>``."""
