@@ -1,0 +1,61 @@
+"""What the typed kinds share: how a model reads JSON, and the number types and schema notes of the CRDs.
+
+Reading is lenient where the API server is: unknown fields are ignored, null and an empty text mean the default (S009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from typing_extensions import override
+
+CRD_DEFAULT: Final[Mapping[str, Any]] = {"x-cocoon-crd-default": True}
+"""Marks a field whose default is stored by the API server; every other default is the reader's alone."""
+
+Int32: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"})]
+Int64: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1, json_schema_extra={"format": "int64"})]
+Bool: TypeAlias = Annotated[bool, Field(strict=True)]
+
+
+def list_map(key: str) -> dict[str, Any]:
+    """Return the schema note of a list that is merged by one key of its items."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
+    """Return the schema note of CEL rules, given as (expression, message)."""
+    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
+
+
+class WireModel(BaseModel):
+    """A part of an object as the API server stores it: camelCase keys, frozen once read."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        validate_by_name=True,
+        validate_by_alias=True,
+        alias_generator=to_camel,
+        use_attribute_docstrings=True,
+    )
+
+    _required: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    @override
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls._required = frozenset(
+            field.alias or name for name, field in cls.model_fields.items() if field.is_required()
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_means_default(cls, raw: Any) -> Any:
+        """Drop nulls and empty texts, so that the default takes their place; a required field keeps its empty text."""
+        if not isinstance(raw, dict):
+            return raw
+        return {key: value for key, value in raw.items() if value is not None and (value != "" or key in cls._required)}
