@@ -4,30 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from cocoon_operator.api import keys, quantity
 from cocoon_operator.api.cocoonset import CocoonSetSpec, ToolboxSpec, VMOptions
 from cocoon_operator.api.enums import ToolboxMode
 from cocoon_operator.api.pod import parse_int
-
-_TEXT_KEYS: Final = {
-    "name": keys.VM_NAME,
-    "image": keys.IMAGE,
-    "mode": keys.MODE,
-    "os": keys.OS,
-    "storage": keys.STORAGE,
-    "network": keys.NETWORK,
-    "snapshot_policy": keys.SNAPSHOT_POLICY,
-    "fork_from": keys.FORK_FROM,
-    "conn_type": keys.CONN_TYPE,
-    "backend": keys.BACKEND,
-}
-_FLAG_KEYS: Final = {
-    "managed": keys.MANAGED,
-    "force_pull": keys.FORCE_PULL,
-    "no_direct_io": keys.NO_DIRECT_IO,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +53,43 @@ class VMSpec:
     @classmethod
     def from_annotations(cls, annotations: Mapping[str, str]) -> VMSpec:
         """Read a description back (S030). Never raises: what is malformed reads as absent."""
-        text = {field: annotations.get(key, "") for field, key in _TEXT_KEYS.items()}
-        flag = {field: annotations.get(key) == "true" for field, key in _FLAG_KEYS.items()}
-        described = cls(probe_port=max(0, parse_int(annotations.get(keys.PROBE_PORT))))
-        return replace(described, **text, **flag)  # type: ignore[arg-type]
+        text = annotations.get
+        return cls(
+            name=text(keys.VM_NAME, ""),
+            image=text(keys.IMAGE, ""),
+            mode=text(keys.MODE, ""),
+            os=text(keys.OS, ""),
+            storage=text(keys.STORAGE, ""),
+            network=text(keys.NETWORK, ""),
+            snapshot_policy=text(keys.SNAPSHOT_POLICY, ""),
+            managed=text(keys.MANAGED) == "true",
+            force_pull=text(keys.FORCE_PULL) == "true",
+            no_direct_io=text(keys.NO_DIRECT_IO) == "true",
+            fork_from=text(keys.FORK_FROM, ""),
+            conn_type=text(keys.CONN_TYPE, ""),
+            backend=text(keys.BACKEND, ""),
+            probe_port=max(0, parse_int(text(keys.PROBE_PORT))),
+        )
 
     def to_annotations(self) -> dict[str, str]:
         """Return the annotations to merge into a pod's: only what is set; nothing existing is cleared (S034)."""
-        annotations = {key: str(getattr(self, field)) for field, key in _TEXT_KEYS.items() if getattr(self, field)}
-        annotations |= {key: "true" for field, key in _FLAG_KEYS.items() if getattr(self, field)}
-        if self.probe_port > 0:
-            annotations[keys.PROBE_PORT] = str(self.probe_port)
-        return annotations
+        annotations = {
+            keys.VM_NAME: self.name,
+            keys.IMAGE: self.image,
+            keys.MODE: self.mode,
+            keys.OS: self.os,
+            keys.STORAGE: self.storage,
+            keys.NETWORK: self.network,
+            keys.SNAPSHOT_POLICY: self.snapshot_policy,
+            keys.MANAGED: _flag(self.managed),
+            keys.FORCE_PULL: _flag(self.force_pull),
+            keys.NO_DIRECT_IO: _flag(self.no_direct_io),
+            keys.FORK_FROM: self.fork_from,
+            keys.CONN_TYPE: self.conn_type,
+            keys.BACKEND: self.backend,
+            keys.PROBE_PORT: str(self.probe_port) if self.probe_port > 0 else "",
+        }
+        return {key: value for key, value in annotations.items() if value}
 
     @classmethod
     def _describe(
@@ -113,3 +119,7 @@ class VMSpec:
             backend=str(options.backend),
             probe_port=options.probe_port,
         )
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else ""

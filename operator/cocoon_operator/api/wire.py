@@ -6,11 +6,11 @@ Reading is lenient where the API server is: unknown fields are ignored, null and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from functools import cache
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
-from typing_extensions import override
 
 CRD_DEFAULT: Final[Mapping[str, Any]] = {"x-cocoon-crd-default": True}
 """Marks a field whose default is stored by the API server; every other default is the reader's alone."""
@@ -42,20 +42,16 @@ class WireModel(BaseModel):
         use_attribute_docstrings=True,
     )
 
-    _required: ClassVar[frozenset[str]] = frozenset()
-
-    @classmethod
-    @override
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        cls._required = frozenset(
-            field.alias or name for name, field in cls.model_fields.items() if field.is_required()
-        )
-
     @model_validator(mode="before")
     @classmethod
     def _empty_means_default(cls, raw: Any) -> Any:
         """Drop nulls and empty texts, so that the default takes their place; a required field keeps its empty text."""
         if not isinstance(raw, dict):
             return raw
-        return {key: value for key, value in raw.items() if value is not None and (value != "" or key in cls._required)}
+        required = _required_keys(cls)
+        return {key: value for key, value in raw.items() if value is not None and (value != "" or key in required)}
+
+
+@cache
+def _required_keys(model: type[BaseModel]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in model.model_fields.items() if field.is_required())
