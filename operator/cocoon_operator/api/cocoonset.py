@@ -62,7 +62,7 @@ def _object_reference(kind: str) -> dict[str, Any]:
         "type": "object",
         "description": f"The {kind} to read from; it must be in the set's namespace.",
         "properties": {
-            "name": {"type": "string", "default": "", "description": f"Name of the {kind}."},
+            "name": {"type": "string", "default": "", "description": f"Name of the {kind}.", **CRD_DEFAULT},
             "optional": {"type": "boolean", "description": f"Whether the pod may start without the {kind}."},
         },
         "x-kubernetes-map-type": "atomic",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -50,3 +51,30 @@ def fresh(kind: str, status: bool, reason: str, message: str, generation: int) -
 def fresh_ready(status: bool, reason: str, message: str, generation: int) -> dict[str, Any]:
     """Return a fresh condition of type Ready (S043)."""
     return fresh("Ready", status, reason, message, generation)
+
+
+def find(conditions: Sequence[Any], kind: str) -> Mapping[str, Any] | None:
+    """Return the condition of a type, or None."""
+    return next((item for item in conditions if _is_of(item, kind)), None)
+
+
+def set_condition(
+    existing: Sequence[Any], new: Mapping[str, Any], now: datetime, *, restart: bool = False
+) -> list[dict[str, Any]]:
+    """Return the list with ``new`` merged in by its type; neither argument is changed (contract 1.7).
+
+    The transition time moves to ``now`` only when the status differs or the condition is new; ``restart`` moves it in
+    any case (a transition begins anew, contract 1.7 extra rule). Everything else is taken from ``new``. Conditions of
+    other types keep their content and place.
+    """
+    kind = new["type"]
+    old = find(existing, kind)
+    merged = dict(new)
+    kept = old.get("lastTransitionTime") if old is not None and old.get("status") == new["status"] else None
+    merged["lastTransitionTime"] = timestamp(now) if restart or not kept else kept
+    others: list[Any] = [merged if item is old else item for item in existing]
+    return others if old is not None else [*others, merged]
+
+
+def _is_of(item: Any, kind: str) -> bool:
+    return isinstance(item, Mapping) and item.get("type") == kind
