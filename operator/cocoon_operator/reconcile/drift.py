@@ -1,0 +1,97 @@
+"""Whether a pod still stands for what the spec asks for (contract 3.6), and what can be patched in place (W-12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.cocoonset import CocoonSetSpec, ToolboxSpec
+from cocoon_operator.api.enums import ToolboxMode
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.api.vmspec import VMSpec
+from cocoon_operator.reconcile.applied import resources_match
+from cocoon_operator.reconcile.facts import Fact, read
+from cocoon_operator.reconcile.pods import static_hints
+
+
+def agent_drifted(pod: Pod, spec: CocoonSetSpec) -> bool:
+    """Whether an agent's pod has to be made again. A sub-agent keeps the fork source it was made from."""
+    have = VMSpec.from_annotations(pod.annotations)
+    fork_from = have.fork_from if pod.role == "sub-agent" else ""
+    want = VMSpec.for_agent(spec, have.name, fork_from)
+    return (
+        _vm_drifted(have, want)
+        or not _placed(pod, spec)
+        or not resources_match(pod, spec.agent.resources)
+        or _service_account(pod.spec.service_account_name) != _service_account(spec.agent.service_account_name)
+        or _env_from(pod) != list(spec.agent.env_from)
+    )
+
+
+def toolbox_drifted(pod: Pod, spec: CocoonSetSpec, toolbox: ToolboxSpec) -> bool:
+    """Whether a toolbox's pod has to be made again."""
+    have = VMSpec.from_annotations(pod.annotations)
+    want = VMSpec.for_toolbox(spec, toolbox, have.name)
+    if _vm_drifted(have, want) or not _placed(pod, spec) or not resources_match(pod, toolbox.resources):
+        return True
+    return toolbox.mode is ToolboxMode.STATIC and _static_drifted(pod, toolbox)
+
+
+def patch_in_place(pod: Pod, want: VMSpec) -> dict[str, str | None]:
+    """The annotations that the node agent reads only later, where they differ: snapshot policy, connection type, force pull."""
+    wanted = want.to_annotations()
+    patch: dict[str, str | None] = {}
+    for key in (keys.SNAPSHOT_POLICY, keys.CONN_TYPE, keys.FORCE_PULL):
+        value = wanted.get(key)
+        if pod.annotations.get(key) != value:
+            patch[key] = value
+    return patch
+
+
+def other_machine(pod: Pod, spec: CocoonSetSpec) -> bool:
+    """Whether the spec asks for a machine that the pod's saved memory cannot be part of: image, backend, OS (W-13)."""
+    have = VMSpec.from_annotations(pod.annotations)
+    want = VMSpec.for_agent(spec, have.name)
+    return (have.image, have.backend, have.os) != (want.image, want.backend, want.os)
+
+
+def _vm_drifted(have: VMSpec, want: VMSpec) -> bool:
+    """Field by field but the name, and without what :func:`patch_in_place` takes care of."""
+    return (
+        replace(
+            have,
+            name=want.name,
+            snapshot_policy=want.snapshot_policy,
+            conn_type=want.conn_type,
+            force_pull=want.force_pull,
+        )
+        != want
+    )
+
+
+def _placed(pod: Pod, spec: CocoonSetSpec) -> bool:
+    """Pool and CPU class fit; a live pod without class selector is adopted until its next recreate (S075)."""
+    if _pool(pod) != (spec.node_pool or "default"):
+        return False
+    selected = pod.spec.node_selector.get(keys.NODE_CPU_CLASS, "")
+    if selected == spec.snapshot_compatibility_class:
+        return True
+    return selected == "" and read(pod) not in (Fact.DEAD, Fact.LOST)
+
+
+def _pool(pod: Pod) -> str:
+    sources = (pod.spec.node_selector, pod.labels, pod.annotations)
+    return next((value for source in sources if (value := source.get(keys.NODE_POOL))), "default")
+
+
+def _service_account(name: str) -> str:
+    return name or "default"
+
+
+def _env_from(pod: Pod) -> list[dict[str, object]]:
+    return pod.spec.containers[0].env_from if pod.spec.containers else []
+
+
+def _static_drifted(pod: Pod, toolbox: ToolboxSpec) -> bool:
+    hints = static_hints(toolbox)
+    return any(pod.annotations.get(key, "") != hints.get(key, "") for key in (keys.VM_ID, keys.VM_IP, keys.VNC_PORT))

@@ -1,0 +1,129 @@
+"""What is written down on a set: which VM names are its own, and which saves are on record (design 4.3, rules 3 and 4).
+
+Everything here reads text that a user can edit, so nothing raises, and names outside ``vk-<ns>-<set>-`` do not count (W-63).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from cocoon_operator.api import keys, names
+from cocoon_operator.api.enums import SetPhase
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile.members import main_member, vm_name_of
+from cocoon_operator.reconcile.objects import SetObject
+
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+
+
+def listed_names(target: SetObject) -> tuple[str, ...]:
+    """The names of ``delete-vm-names`` as they are written, foreign ones included (S255)."""
+    text = target.annotations.get(keys.DELETE_VM_NAMES, "")
+    return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
+
+
+def foreign_names(target: SetObject) -> tuple[str, ...]:
+    """Listed names that cannot be this set's: reported, never acted on (W-63)."""
+    return tuple(name for name in listed_names(target) if not _fits(target, name))
+
+
+def own_names(target: SetObject, pods: Iterable[Pod]) -> frozenset[str]:
+    """The VM names that were settled as this set's.
+
+    A set of the Go operator has the finalizer and no list: the names in its status and of its living pods count.
+    """
+    listed = {name for name in listed_names(target) if _fits(target, name)}
+    if keys.DELETE_VM_NAMES in target.annotations or keys.SET_FINALIZER not in target.finalizers:
+        return frozenset(listed)
+    return frozenset(listed | {name for name in status_names(target) if _fits(target, name)} | pod_names(target, pods))
+
+
+def pod_names(target: SetObject, pods: Iterable[Pod]) -> set[str]:
+    """The computed VM names of pods."""
+    return {name for pod in pods if (name := vm_name_of(target, pod))}
+
+
+def status_names(target: SetObject) -> set[str]:
+    """The VM names in the stored status."""
+    return {name for entry in status_entries(target) if isinstance(name := entry.get("vmName"), str) and name}
+
+
+def names_text(values: Iterable[str]) -> str:
+    """The format of ``delete-vm-names``: sorted, without duplicates, joined by commas."""
+    return ",".join(sorted(set(values)))
+
+
+def digests(target: SetObject) -> dict[str, str]:
+    """VM name to digest of the saves on record, from the annotation (released) and from the status (in place).
+
+    "" is a save without a known digest: the hint alone, or a set that the Go operator suspended.
+    """
+    found: dict[str, str] = {}
+    main = main_member(target).vm_name
+    if target.annotations.get(keys.HINT_NODE):
+        found[main] = ""
+    if _suspended_by_go(target) and main in listed_names(target):
+        found[main] = ""
+    for entry in status_entries(target):
+        _take(target, found, entry.get("vmName"), entry.get("snapshotDigest"))
+    for name, digest in annotated_digests(target).items():
+        _take(target, found, name, digest)
+    return found
+
+
+def digests_text(values: Mapping[str, str]) -> str | None:
+    """The format of ``snapshot-digests``; None (remove the key) when there is nothing to say."""
+    known = {name: digest for name, digest in sorted(values.items()) if digest}
+    return json.dumps(known, separators=(",", ":")) if known else None
+
+
+def fresh_names(target: SetObject) -> tuple[str, ...]:
+    """The names of ``start-fresh``."""
+    text = target.annotations.get(keys.START_FRESH, "")
+    return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
+
+
+def status_entries(target: SetObject) -> list[Mapping[str, Any]]:
+    """The entries of ``status.agents`` and ``status.toolboxes``, whatever garbage may be stored around them."""
+    entries: list[Mapping[str, Any]] = []
+    for key in ("agents", "toolboxes"):
+        value = target.status.get(key)
+        if isinstance(value, list):
+            entries.extend(entry for entry in value if isinstance(entry, Mapping))
+    return entries
+
+
+def condition(target: SetObject, kind: str) -> Mapping[str, Any]:
+    """A stored condition; an empty mapping when there is none."""
+    stored = target.status.get("conditions")
+    if isinstance(stored, list):
+        for entry in stored:
+            if isinstance(entry, Mapping) and entry.get("type") == kind:
+                return entry
+    return {}
+
+
+def _suspended_by_go(target: SetObject) -> bool:
+    return target.status.get("phase") == SetPhase.SUSPENDED and not condition(target, "SnapshotCurrent")
+
+
+def annotated_digests(target: SetObject) -> dict[str, Any]:
+    """The content of ``snapshot-digests``; empty when it is missing or malformed."""
+    try:
+        value = json.loads(target.annotations.get(keys.SNAPSHOT_DIGESTS, "{}"))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _take(target: SetObject, found: dict[str, str], name: object, digest: object) -> None:
+    if isinstance(name, str) and isinstance(digest, str) and _fits(target, name) and DIGEST.match(digest):
+        found[name] = digest
+
+
+def _fits(target: SetObject, name: str) -> bool:
+    prefix = names.set_prefix(target.namespace, target.name)
+    return name.startswith(prefix) and len(name) > len(prefix)

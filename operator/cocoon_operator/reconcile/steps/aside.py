@@ -1,0 +1,97 @@
+"""Snapshots that must not be restored and are not destroyed: moved aside, then the VM boots fresh (design 4.3 rule 5, 4.4).
+
+Two reasons lead here: the user asks for a fresh start by name, or the spec asks for another machine than the one that was
+saved. Either way the names are stored in the status first, so that a half-done move goes on after a crash and is not taken
+for a snapshot that went missing.
+"""
+
+from __future__ import annotations
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.enums import SetPhase
+from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile.drift import other_machine
+from cocoon_operator.reconcile.facts import Fact, read
+from cocoon_operator.reconcile.members import main_member, members_of
+from cocoon_operator.reconcile.run import Next, Run
+
+
+async def step(run: Run) -> Next:
+    """Move what has to be moved; pods of these VMs go, and records of them no longer count."""
+    stored = tags.stored_names(run, tags.MOVING_ASIDE) & _possible(run)
+    wanted = stored if run.spec.suspend else stored | await _asked_for(run) | _other_machines(run)
+    if not wanted:
+        return Next.GO_ON
+    run.snapshot = tags.state("False", tags.MOVING_ASIDE, wanted, "their snapshots are put aside before a fresh boot")
+    run.phase = SetPhase.PENDING
+    for name in wanted:
+        run.records.pop(name, None)
+    if wanted - stored:
+        return Next.PERSIST
+    if not await _moved(run, wanted):
+        return Next.STOP
+    return await _finish(run, wanted)
+
+
+def _possible(run: Run) -> frozenset[str]:
+    return frozenset({m.vm_name for m in members_of(run.set, run.spec) if m.managed} | run.own_names)
+
+
+async def _asked_for(run: Run) -> frozenset[str]:
+    """The names of ``start-fresh`` that are the set's; others are refused by an event and taken out."""
+    asked = frozenset(records.fresh_names(run.set))
+    refused = asked - _possible(run)
+    for name in sorted(refused):
+        run.event("Warning", "StartFreshRefused", f"{keys.START_FRESH}: {name} is no VM of this set")
+    if refused or (not asked and keys.START_FRESH in run.set.annotations):
+        await run.annotate_set({keys.START_FRESH: records.names_text(asked - refused) or None})
+    return asked - refused
+
+
+def _other_machines(run: Run) -> frozenset[str]:
+    """Main, asleep, where the spec now asks for another image, backend or OS (W-13)."""
+    main = run.main
+    if main is None or run.held(main.name) or read(main) not in (Fact.ASLEEP, Fact.LOST):
+        return frozenset()
+    return frozenset({run.vm_name(main)}) if other_machine(main, run.spec) else frozenset()
+
+
+async def _moved(run: Run, wanted: frozenset[str]) -> bool:
+    """Move the tags, then delete the pods; True when neither is left."""
+    done = True
+    for name in sorted(wanted):
+        if other := tags.rival(run, name):
+            tags.report_rival(run, name, other)
+            return False
+        orphan = await tags.move_aside(run, name)
+        if orphan is None:
+            return False
+        if orphan:
+            run.event(
+                "Normal",
+                "SnapshotMovedAside",
+                f"{name}:{keys.TAG_HIBERNATE} is now {name}:{orphan}; {name} boots fresh",
+            )
+        for pod in run.owned:
+            if run.vm_name(pod) == name:
+                done = False
+                if not pod.terminating:
+                    await run.delete(pod)
+    return done
+
+
+async def _finish(run: Run, wanted: frozenset[str]) -> Next:
+    """Remove the request and what was on record; the create that follows finds neither tag nor record.
+
+    The move is over in the status before the create, so that nobody takes the fresh VM for the one to be replaced.
+    """
+    changes: dict[str, str | None] = {}
+    if keys.START_FRESH in run.set.annotations:
+        changes[keys.START_FRESH] = None
+    if keys.SNAPSHOT_DIGESTS in run.set.annotations:
+        changes[keys.SNAPSHOT_DIGESTS] = records.digests_text(run.records)
+    if main_member(run.set).vm_name in wanted and keys.HINT_NODE in run.set.annotations:
+        changes[keys.HINT_NODE] = None
+    await run.annotate_set(changes)
+    run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, wanted, "booting fresh")
+    return Next.PERSIST

@@ -1,0 +1,44 @@
+"""The finalizer, and the VM names that are the set's own, before anything else is done for it (R2, design 4.3 rule 3).
+
+A name is listed in the finalizer's own patch if the registry has nothing under it. If it has, or does not answer, the name
+stays unlisted, so that a tag under it is still known to be a leftover when the pod is about to be made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Absent
+from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile.members import Member, members_of
+from cocoon_operator.reconcile.run import Next, Run
+
+_PARALLEL = 8
+
+
+async def step(run: Run) -> Next:
+    """Add the finalizer by a patch of metadata alone: the user's spec is not rewritten (W-57)."""
+    if keys.SET_FINALIZER in run.set.finalizers:
+        return Next.GO_ON
+    listed = {*records.listed_names(run.set), *await _unclaimed(run)}
+    changes = {keys.DELETE_VM_NAMES: records.names_text(listed)} if listed else {}
+    await run.annotate_set(changes, finalizers=[*run.set.finalizers, keys.SET_FINALIZER])
+    return Next.GO_ON
+
+
+async def _unclaimed(run: Run) -> list[str]:
+    """The VM names of the spec under which there is nothing yet."""
+    if run.set.spec is None:
+        return []
+    gate = asyncio.Semaphore(_PARALLEL)
+
+    async def free(member: Member) -> str:
+        async with gate:
+            if not member.managed or tags.rival(run, member.vm_name):
+                return ""
+            key = (member.vm_name, keys.TAG_HIBERNATE)
+            run.answers[key] = await run.ctx.registry.inspect(*key)
+            return member.vm_name if isinstance(run.answers[key], Absent) else ""
+
+    return [name for name in await asyncio.gather(*map(free, members_of(run.set, run.set.spec))) if name]

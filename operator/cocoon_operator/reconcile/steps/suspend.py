@@ -1,0 +1,172 @@
+"""Suspend: every VM of the set is saved under its ``:hibernate`` tag (contract 4.3, 4.4; rows 7 to 11 of the intent table)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Absent, Done, Present
+from cocoon_operator.api.enums import HibernatePolicy, LifecycleState, SetPhase
+from cocoon_operator.api.errors import ConflictError, KubeError
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile import facts, tags
+from cocoon_operator.reconcile.intent import Ask, Intent, decide
+from cocoon_operator.reconcile.members import main_member
+from cocoon_operator.reconcile.run import Next, Run
+from cocoon_operator.reconcile.steps import main, release
+
+
+async def step(run: Run) -> Next:
+    """Put the set to sleep. Nothing is scaled, drift-checked or made here, but a main agent that was never saved."""
+    if not run.spec.suspend:
+        return Next.GO_ON
+    run.phase = SetPhase.SUSPENDING
+    if run.main is None and _main_intent(run) is Intent.ASLEEP:
+        return await main.create(run)
+    if not run.live:
+        return _nothing_left(run)
+    await _flag(run)
+    gate = await _gate(run)
+    if gate.waiting or run.errors:
+        run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
+        run.detail = gate.text()
+        return Next.STOP
+    run.records.update(gate.digests)
+    if run.spec.hibernate_policy is HibernatePolicy.RELEASE:
+        return await release.release(run, gate.digests)
+    run.phase = SetPhase.SUSPENDED
+    run.snapshot = tags.state("True", tags.SAVED)
+    return Next.STOP
+
+
+def _main_intent(run: Run) -> Intent:
+    member = main_member(run.set)
+    return decide(
+        Ask(
+            suspend=True,
+            policy=run.spec.hibernate_policy,
+            held=run.held(member.pod_name),
+            pod=False,
+            saved=member.vm_name in run.records,
+        )
+    )
+
+
+def _nothing_left(run: Run) -> Next:
+    """No live pod: asleep without a seat, or never booted (S145, S146)."""
+    run.phase = SetPhase.SUSPENDED
+    run.snapshot = tags.state("True", tags.SAVED if run.records else tags.NO_SNAPSHOT)
+    if tags.may_exist(run) and not run.records:
+        # A save may have been under way when the last pod vanished: the tag is asked again at the wake.
+        run.snapshot = tags.state("True", tags.SAVED)
+    return Next.STOP
+
+
+# -- flags -------------------------------------------------------------------------------------------------------------
+
+
+async def _flag(run: Run) -> None:
+    """Stamp and flag in one patch a pod (W-35), every live pod of the set (S134)."""
+    pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
+    for pod in run.live:
+        if pod.hibernate:
+            await _try(run, pod, {})
+        elif run.vm_name(pod) not in pending or await _settled(run, pod):
+            await _try(run, pod, {keys.HIBERNATE: "true"})
+
+
+async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
+    try:
+        await run.annotate(pod, changes)
+    except ConflictError as error:
+        run.errors.append(error)
+    except KubeError as error:
+        run.fail(error)
+
+
+async def _settled(run: Run, pod: Pod) -> bool:
+    """A drop of this VM's tag was never answered: until a later one is, a new save could be hit by the first (rule 2)."""
+    if not facts.has_vm(pod):
+        return True
+    answer = await tags.drop_behind(run, pod)
+    if isinstance(answer, Done):
+        return True
+    if answer is not None:
+        tags.report_unknown(run, f"dropping {run.vm_name(pod)}:{keys.TAG_HIBERNATE}: {tags.why_not(answer)}")
+    return False
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+class Asleep(Enum):
+    """What the gate says of one pod."""
+
+    YES = auto()
+    NOT_YET = auto()
+    SKIP = auto()
+
+
+@dataclass(slots=True)
+class Gate:
+    """What the gate found: digests of the saves that are proven, and who is waited for."""
+
+    digests: dict[str, str]
+    saved: int
+    managed: int
+    waiting: list[str]
+
+    def text(self) -> str:
+        """``1 of 3 VMs saved; waiting for demo-2 (hibernating)``."""
+        return f"{self.saved} of {self.managed} VMs saved; waiting for {', '.join(self.waiting)}"
+
+
+async def _gate(run: Run) -> Gate:
+    """Every managed VM is asleep in this generation, and its tag was seen (4.4). The tag is asked only after the agent spoke."""
+    gate = Gate({}, 0, 0, [])
+    for pod in run.live:
+        verdict = judge(pod, run.set.generation)
+        if verdict is Asleep.SKIP:
+            continue
+        gate.managed += 1
+        vm_name = run.vm_name(pod)
+        found = await _saved(run, vm_name) if verdict is Asleep.YES and vm_name else None
+        if found is None:
+            gate.waiting.append(f"{pod.name} ({_doing(pod)})")
+        else:
+            gate.saved += 1
+            gate.digests[vm_name] = found.digest
+    return gate
+
+
+def judge(pod: Pod, generation: int) -> Asleep:
+    """Read one pod for the gate. A pod that failed to hibernate holds a living VM, and does block (W-62)."""
+    if not pod.managed or facts.read(pod) is facts.Fact.DEAD:
+        return Asleep.SKIP
+    if not pod.hibernate or pod.vm_name == "":
+        return Asleep.NOT_YET
+    if facts.asleep_at(pod, generation):
+        return Asleep.YES
+    # A wake that failed left no VM: what the tag holds is all there is (design 4.4).
+    lost = facts.read(pod) is facts.Fact.LOST and pod.observed_generation >= generation
+    return Asleep.YES if lost else Asleep.NOT_YET
+
+
+async def _saved(run: Run, vm_name: str) -> Present | None:
+    answer = await tags.probe(run, vm_name)
+    if isinstance(answer, Present):
+        return answer
+    if isinstance(answer, Absent) and vm_name in run.records:
+        return await tags.put_back(run, vm_name)
+    if isinstance(answer, Absent):
+        tags.report_missing(run, vm_name, "")
+    return None
+
+
+def _doing(pod: Pod) -> str:
+    if message := pod.unschedulable:
+        return f"not scheduled: {message}"
+    if pod.lifecycle == LifecycleState.FAILED:
+        return pod.lifecycle_message
+    return pod.lifecycle or pod.status.phase or "not seen by a node agent yet"
