@@ -1,0 +1,227 @@
+"""What this process knows of the cluster, and who has to run when that changes.
+
+Fed by the pod informer, by Kopf's events and by lists of the two kinds, and by the answers of our own writes. A change
+that somebody else made enqueues the sets it concerns. A change of our own does not: the run that wrote it knows. What
+somebody else changed while our write was on its way is told apart from it by the fingerprints of ``triggers``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.engine.store import Change, Key, Store
+from cocoon_operator.engine.triggers import (
+    hibernation_concerns,
+    identify_object,
+    identify_pod,
+    identify_set,
+    pod_fingerprint,
+    set_fingerprint,
+    set_of_label,
+    sets_of_hibernation,
+    sets_of_pod,
+)
+from cocoon_operator.reconcile.objects import SetObject
+from cocoon_operator.reconcile.view import View
+
+Object = Mapping[str, Any]
+
+
+class Ref(NamedTuple):
+    """An object that can be written."""
+
+    kind: Literal["pod", "set"]
+    key: Key
+
+
+@dataclass(slots=True)
+class Synced:
+    """Which parts of the cache have been filled once. A run starts only when all have."""
+
+    pods: bool = False
+    sets: bool = False
+    hibernations: bool = False
+
+    @property
+    def all(self) -> bool:
+        return self.pods and self.sets and self.hibernations
+
+    def missing(self) -> list[str]:
+        """Return the names of what is not there yet."""
+        parts = {"pods": self.pods, "cocoonsets": self.sets, "cocoonhibernations": self.hibernations}
+        return [name for name, done in parts.items() if not done]
+
+
+class Cache:
+    """Stores of pods, CocoonSets and CocoonHibernations; ``enqueue`` is called with every set that has to run."""
+
+    def __init__(self, enqueue: Callable[[Key], None]) -> None:
+        self.pods: Store[Pod] = Store(identify_pod, set_of_label)
+        self.sets: Store[SetObject] = Store(identify_set)
+        self.hibernations: Store[Object] = Store(identify_object, lambda obj: _namespace(identify_object(obj).key))
+        self.synced = Synced()
+        self._enqueue = enqueue
+        self._writing: Counter[Ref] = Counter()
+        self._doubtful: dict[Key, set[Ref]] = {}
+
+    def view(self, key: Key, now: datetime) -> View:
+        """Return everything that lives under a set's key, as it is known now."""
+        hibernations = self.hibernations.grouped(_namespace(key))
+        return View(
+            set=self.sets.get(key),
+            pods=tuple(self.pods.grouped(key)),
+            hibernations=tuple(obj for obj in hibernations if hibernation_concerns(obj, key)),
+            now=now,
+        )
+
+    def known_keys(self) -> list[Key]:
+        """Return every set that exists or that left pods behind, in order."""
+        named = {key for pod in self.pods for key in sets_of_pod(pod)}
+        return sorted({Key(obj.namespace, obj.name) for obj in self.sets} | named)
+
+    # -- news from the watches and lists ---------------------------------------------------------------------------
+
+    def see_pod(self, pod: Pod) -> None:
+        """Take a pod from a watch or a live read."""
+        self._pod_changed(self.pods.apply(pod))
+
+    def lose_pod(self, pod: Pod) -> None:
+        """Take the news that a pod was deleted, or lost the label."""
+        self._pod_changed(self.pods.remove(pod))
+
+    def miss_pod(self, pod: Pod, *, at: str = "") -> None:
+        """Take a live 404, a list at version ``at`` that lacks the pod, or an accepted delete without grace."""
+        self._pod_changed(self.pods.forget(identify_pod(pod).key, pod.uid, at=at))
+
+    def replace_pods(self, pods: Iterable[Pod], resource_version: str) -> None:
+        """Take the whole list of pods."""
+        for change in self.pods.replace(pods, resource_version):
+            self._pod_changed(change)
+        self.synced.pods = True
+
+    def see_set(self, obj: SetObject) -> None:
+        """Take a CocoonSet from a watch or a live read."""
+        self._set_changed(self.sets.apply(obj))
+
+    def lose_set(self, obj: SetObject) -> None:
+        """Take the news that a CocoonSet was deleted."""
+        self._set_changed(self.sets.forget(identify_set(obj).key, obj.uid))
+
+    def replace_sets(self, objects: Iterable[SetObject], resource_version: str) -> None:
+        """Take the whole list of CocoonSets."""
+        for change in self.sets.replace(objects, resource_version):
+            self._set_changed(change)
+        self.synced.sets = True
+
+    def see_hibernation(self, obj: Object) -> None:
+        """Take a CocoonHibernation from a watch."""
+        self._hibernation_changed(self.hibernations.apply(obj))
+
+    def lose_hibernation(self, obj: Object) -> None:
+        """Take the news that a CocoonHibernation was deleted."""
+        identity = identify_object(obj)
+        self._hibernation_changed(self.hibernations.forget(identity.key, identity.uid))
+
+    def replace_hibernations(self, objects: Iterable[Object], resource_version: str) -> None:
+        """Take the whole list of CocoonHibernations."""
+        for change in self.hibernations.replace(objects, resource_version):
+            self._hibernation_changed(change)
+        self.synced.hibernations = True
+
+    # -- our own writes --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, ref: Ref) -> Iterator[OwnWrite]:
+        """Hold back what the watch says of an object while our write of it is on its way, then compare."""
+        write = OwnWrite(self, ref)
+        self._writing[ref] += 1
+        try:
+            yield write
+        finally:
+            self._writing[ref] -= 1
+            if not self._writing[ref]:
+                del self._writing[ref]
+            if self.fingerprint(ref) != write.expected:
+                for key in self.concerned(ref) | write.concerned:
+                    self._enqueue(key)
+
+    def fingerprint(self, ref: Ref) -> Hashable:
+        """Return what matters of the object as it is known now; None when it does not exist."""
+        if ref.kind == "pod":
+            pod = self.pods.get(ref.key)
+            return pod_fingerprint(pod) if pod is not None else None
+        obj = self.sets.get(ref.key)
+        return set_fingerprint(obj) if obj is not None else None
+
+    def concerned(self, ref: Ref) -> set[Key]:
+        """Return the sets that an object concerns as it is known now."""
+        if ref.kind == "set":
+            return {ref.key}
+        pod = self.pods.get(ref.key)
+        return sets_of_pod(pod) if pod is not None else set()
+
+    # -- doubt -----------------------------------------------------------------------------------------------------
+
+    def doubt(self, ref: Ref, concerned: Iterable[Key]) -> None:
+        """Remember that nothing known of an object is good enough for the next view of these sets."""
+        for key in concerned:
+            self._doubtful.setdefault(key, set()).add(ref)
+
+    def doubtful(self, key: Key) -> set[Ref]:
+        """Return the objects that have to be read live before the next view of a set."""
+        return set(self._doubtful.get(key, ()))
+
+    def trust(self, key: Key, ref: Ref) -> None:
+        """Take back a doubt: the object was read live."""
+        rest = self._doubtful.get(key, set())
+        rest.discard(ref)
+        if not rest:
+            self._doubtful.pop(key, None)
+
+    # -- who has to run --------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, change: Change[Pod] | None) -> None:
+        if change is None:
+            return
+        pods = [pod for pod in (change.old, change.new) if pod is not None]
+        if self._writing[Ref("pod", identify_pod(pods[0]).key)]:
+            return
+        if len({pod_fingerprint(pod) for pod in pods}) == len(pods):
+            for key in set().union(*map(sets_of_pod, pods)):
+                self._enqueue(key)
+
+    def _set_changed(self, change: Change[SetObject] | None) -> None:
+        if change is None:
+            return
+        versions = [obj for obj in (change.old, change.new) if obj is not None]
+        key = identify_set(versions[0]).key
+        if self._writing[Ref("set", key)]:
+            return
+        if len({set_fingerprint(obj) for obj in versions}) == len(versions):
+            self._enqueue(key)
+
+    def _hibernation_changed(self, change: Change[Object] | None) -> None:
+        if change is None:
+            return
+        versions = [obj for obj in (change.old, change.new) if obj is not None]
+        for key in set().union(*map(sets_of_hibernation, versions)):
+            if self.sets.get(key) is not None:
+                self._enqueue(key)
+
+
+class OwnWrite:
+    """One write of ours: what its answer should have made of the object, and whom a surprise concerns."""
+
+    def __init__(self, cache: Cache, ref: Ref) -> None:
+        self.expected: Hashable = cache.fingerprint(ref)
+        self.concerned: set[Key] = cache.concerned(ref)
+
+
+def _namespace(key: Key) -> Key:
+    return Key(key.namespace, "")

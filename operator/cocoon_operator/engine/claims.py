@@ -1,0 +1,67 @@
+"""Which sets can have a VM of a given name (W-25): the names are ambiguous across namespaces, and so are their tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from cocoon_operator.api import keys
+from cocoon_operator.engine.cache import Cache
+from cocoon_operator.engine.store import Key
+from cocoon_operator.reconcile.objects import SetObject
+
+_SLOT: Final = re.compile(r"(0|[1-9][0-9]{0,9})\Z", re.ASCII)
+
+
+class VmNameIndex:
+    """The index VM name -> sets, read from the cache, so that there is nothing to keep in step with it."""
+
+    def __init__(self, cache: Cache, *, clusterwide: bool) -> None:
+        self._cache = cache
+        self._clusterwide = clusterwide
+
+    @property
+    def complete(self) -> bool:
+        """Whether every namespace is watched and known; if not, nobody can say that a name is unclaimed."""
+        return self._clusterwide and self._cache.synced.sets
+
+    def claimants(self, vm_name: str) -> Sequence[SetObject]:
+        """Return the sets that can have a VM of this name, oldest first."""
+        found = {obj.uid: obj for obj in self._candidates(vm_name)}
+        return sorted(found.values(), key=lambda obj: (obj.creation_timestamp, obj.uid))
+
+    def _candidates(self, vm_name: str) -> Iterator[SetObject]:
+        for key, member in _readings(vm_name):
+            obj = self._cache.sets.get(key)
+            if obj is not None and _can_have(obj, member, vm_name):
+                yield obj
+
+
+def _readings(vm_name: str) -> Iterator[tuple[Key, str]]:
+    """Yield every way to read ``vk-<namespace>-<set>-<member>``."""
+    head, _, rest = vm_name.partition("-")
+    dashes = [at for at, letter in enumerate(rest) if letter == "-"]
+    if head != "vk":
+        return
+    for index, first in enumerate(dashes):
+        for second in dashes[index + 1 :]:
+            yield Key(rest[:first], rest[first + 1 : second]), rest[second + 1 :]
+
+
+def _can_have(obj: SetObject, member: str, vm_name: str) -> bool:
+    """Whether a set has or had a VM of this name: an agent of any slot, a toolbox of its spec, or one it wrote down."""
+    if _SLOT.match(member):
+        return True
+    if obj.spec is not None and any(toolbox.name == member for toolbox in obj.spec.toolboxes):
+        return True
+    listed = obj.annotations.get(keys.DELETE_VM_NAMES, "").split(",")
+    return vm_name in {name.strip() for name in listed} | set(_names_in_status(obj))
+
+
+def _names_in_status(obj: SetObject) -> Iterator[Any]:
+    for part in ("agents", "toolboxes"):
+        entries = obj.status.get(part)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict):
+                yield str(entry.get("vmName", ""))

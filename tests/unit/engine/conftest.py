@@ -1,0 +1,29 @@
+"""The engine is tested against the API server of the client's tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "kubernetes"))
+
+from kube_api_server import KubeApiServer
+
+from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
+from cocoon_operator.clients.kubernetes.connection import Connection
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[KubeApiServer]:
+    async with KubeApiServer().serve() as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def client(api: KubeApiServer) -> AsyncIterator[KubeClient]:
+    kube = KubeClient(Connection(api.url, "a test"), limits=Limits(attempt=0.5, budget=2.0, silence=0.5, page=2))
+    yield kube
+    await kube.close()
