@@ -1,16 +1,11 @@
-"""The engine is tested against the API server of the client's tests."""
+"""A client against an API server of this process."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest_asyncio
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "kubernetes"))
-
-from kube_api_server import KubeApiServer
+from tests.unit.kubernetes.kube_api_server import KubeApiServer
 
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
 from cocoon_operator.clients.kubernetes.connection import Connection

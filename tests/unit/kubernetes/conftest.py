@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from kube_api_server import KubeApiServer
+from tests.unit.kubernetes.kube_api_server import KubeApiServer
 
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
 from cocoon_operator.clients.kubernetes.connection import Connection

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_api_server import Fault, KubeApiServer
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 from cocoon_operator.api.errors import (
     AlreadyExistsError,
