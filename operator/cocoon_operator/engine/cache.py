@@ -7,13 +7,14 @@ somebody else changed while our write was on its way is told apart from it by th
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from cocoon_operator.api import keys
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.engine.store import Change, Key, Store
 from cocoon_operator.engine.triggers import (
@@ -40,22 +41,31 @@ class Ref(NamedTuple):
     key: Key
 
 
-@dataclass(slots=True)
 class Synced:
-    """Which parts of the cache have been filled once. A run starts only when all have."""
+    """Which parts of the cache have been filled once. No set runs before all have."""
 
-    pods: bool = False
-    sets: bool = False
-    hibernations: bool = False
+    def __init__(self) -> None:
+        self._parts = {keys.PLURAL_SETS: False, keys.PLURAL_HIBERNATIONS: False, "pods": False}
+        self._all = asyncio.Event()
 
     @property
-    def all(self) -> bool:
-        return self.pods and self.sets and self.hibernations
+    def sets(self) -> bool:
+        """Whether CocoonSets were listed."""
+        return self._parts[keys.PLURAL_SETS]
+
+    def fill(self, part: str) -> None:
+        """Note that a part was listed."""
+        self._parts[part] = True
+        if all(self._parts.values()):
+            self._all.set()
 
     def missing(self) -> list[str]:
         """Return the names of what is not there yet."""
-        parts = {"pods": self.pods, "cocoonsets": self.sets, "cocoonhibernations": self.hibernations}
-        return [name for name, done in parts.items() if not done]
+        return [name for name, done in self._parts.items() if not done]
+
+    async def wait(self) -> None:
+        """Wait until every part was listed."""
+        await self._all.wait()
 
 
 class Cache:
@@ -103,7 +113,7 @@ class Cache:
         """Take the whole list of pods."""
         for change in self.pods.replace(pods, resource_version):
             self._pod_changed(change)
-        self.synced.pods = True
+        self.synced.fill("pods")
 
     def see_set(self, obj: SetObject) -> None:
         """Take a CocoonSet from a watch or a live read."""
@@ -117,7 +127,7 @@ class Cache:
         """Take the whole list of CocoonSets."""
         for change in self.sets.replace(objects, resource_version):
             self._set_changed(change)
-        self.synced.sets = True
+        self.synced.fill(keys.PLURAL_SETS)
 
     def see_hibernation(self, obj: Object) -> None:
         """Take a CocoonHibernation from a watch."""
@@ -132,7 +142,7 @@ class Cache:
         """Take the whole list of CocoonHibernations."""
         for change in self.hibernations.replace(objects, resource_version):
             self._hibernation_changed(change)
-        self.synced.hibernations = True
+        self.synced.fill(keys.PLURAL_HIBERNATIONS)
 
     # -- our own writes --------------------------------------------------------------------------------------------
 
