@@ -1,0 +1,272 @@
+"""The control endpoint of the double: faults, VMs, snapshots, journal, crashes, over HTTP with JSON bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from cocoon_devkit.agent import images
+from cocoon_devkit.agent.nodeagent import NodeAgent
+from cocoon_devkit.agent.podview import VMRequest
+from cocoon_devkit.agent.records import SnapshotRecord, VMRecord
+from cocoon_devkit.agent.registryclient import RegistryError
+from cocoon_devkit.agent.wire import Obj
+
+if TYPE_CHECKING:
+    from cocoon_devkit.agent.fakenodes import FakeNodes
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build_app(nodes: FakeNodes) -> web.Application:
+    """Return the application; every answer is JSON, errors carry ``{"error": ...}``."""
+    control = _Control(nodes)
+    app = web.Application(middlewares=[_errors])
+    app.add_routes(
+        [
+            web.get("/nodes", control.list_nodes),
+            web.post("/nodes", control.add_node),
+            web.post("/nodes/{node}/{action:stop|kill|start|restart}", control.run_node),
+            web.post("/nodes/{node}/heartbeats", control.set_heartbeats),
+            web.post("/nodes/{node}/informer", control.set_informer),
+            web.post("/nodes/{node}/settings", control.change_settings),
+            web.get("/nodes/{node}/pods", control.list_pods),
+            web.get("/nodes/{node}/vms", control.list_vms),
+            web.post("/nodes/{node}/vms", control.plant_vm),
+            web.post("/nodes/{node}/vms/{vm}/work", control.write_work),
+            web.post("/nodes/{node}/vms/{vm}/crash", control.crash_vm),
+            web.get("/nodes/{node}/snapshots", control.list_snapshots),
+            web.patch("/nodes/{node}/snapshots/{name:.+}", control.change_snapshot),
+            web.delete("/nodes/{node}/snapshots/{name:.+}", control.forget_snapshot),
+            web.get("/nodes/{node}/faults", control.list_faults),
+            web.post("/nodes/{node}/faults", control.arm_fault),
+            web.delete("/nodes/{node}/faults", control.clear_faults),
+            web.delete("/nodes/{node}/faults/{fault}", control.clear_faults),
+            web.post("/nodes/{node}/faults/{fault}/release", control.release_fault),
+            web.post("/images", control.publish_image),
+            web.get("/journal", control.read_journal),
+        ]
+    )
+    return app
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.json_response({"error": error.text}, status=error.status)
+    except (KeyError, TypeError, ValueError) as error:
+        return web.json_response({"error": f"{type(error).__name__}: {error}"}, status=400)
+
+
+class _Control:
+    """The handlers. Bodies name the keyword arguments of what they call."""
+
+    def __init__(self, nodes: FakeNodes) -> None:
+        self._nodes = nodes
+
+    def _node(self, request: web.Request) -> NodeAgent:
+        agent = self._nodes.nodes.get(request.match_info["node"])
+        if agent is None:
+            raise web.HTTPNotFound(text=f"no node {request.match_info['node']}")
+        return agent
+
+    # -- nodes ------------------------------------------------------------------------------------------------------
+
+    async def list_nodes(self, _request: web.Request) -> web.Response:
+        return web.json_response([_node_view(agent) for agent in self._nodes.nodes.values()])
+
+    async def add_node(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return web.json_response(_node_view(await self._nodes.add(body["name"])))
+
+    async def run_node(self, request: web.Request) -> web.Response:
+        """Stop, kill, start or restart (kill, then start) the agent of a node."""
+        agent = self._node(request)
+        action = request.match_info["action"]
+        if action in {"kill", "restart"}:
+            await agent.kill()
+        elif action == "stop":
+            await agent.stop()
+        if action in {"start", "restart"}:
+            await agent.start()
+        return web.json_response(_node_view(agent))
+
+    async def set_heartbeats(self, request: web.Request) -> web.Response:
+        agent = self._node(request)
+        if (await request.json())["on"]:
+            if not agent.node.beating:
+                await agent.node.register()
+                agent.node.start()
+        else:
+            await agent.node.stop()
+        return web.json_response(_node_view(agent))
+
+    async def set_informer(self, request: web.Request) -> web.Response:
+        self._node(request).context.informer.pause((await request.json())["paused"])
+        return web.json_response({})
+
+    async def change_settings(self, request: web.Request) -> web.Response:
+        """Change speeds, capacity, ``cpu_class``, ``orphan_policy`` or ``keep_from_informer``; a Node status is pushed."""
+        agent = self._node(request)
+        body: Obj = await request.json()
+        for part in ("speeds", "capacity"):
+            _assign(getattr(agent.settings, part), body.pop(part, {}))
+        _assign(agent.settings, body)
+        if agent.node.beating:
+            await agent.node.push_status()
+        return web.json_response(_node_view(agent))
+
+    async def list_pods(self, request: web.Request) -> web.Response:
+        agent = self._node(request)
+        return web.json_response(
+            [
+                {
+                    "key": tracked.key,
+                    "uid": tracked.uid,
+                    "vm": tracked.vm_name,
+                    "id": tracked.vm_id,
+                    "intent": asdict(tracked.intent) if tracked.intent else None,
+                    "tasks": sorted(tracked.tasks),
+                }
+                for tracked in agent.context.table
+            ]
+        )
+
+    # -- VMs --------------------------------------------------------------------------------------------------------
+
+    async def list_vms(self, request: web.Request) -> web.Response:
+        return web.json_response([vm_view(vm) for vm in self._node(request).engine.vms()])
+
+    async def plant_vm(self, request: web.Request) -> web.Response:
+        """Put a running VM on the node that no pod asked for (N035, N190)."""
+        body = await request.json()
+        return web.json_response(vm_view(self._node(request).engine.plant_vm(_planted(body["name"]))))
+
+    async def write_work(self, request: web.Request) -> web.Response:
+        name = request.match_info["vm"]
+        vm = self._node(request).engine.work(name, (await request.json())["text"])
+        if vm is None:
+            raise web.HTTPNotFound(text=f"no VM {name} runs here")
+        return web.json_response(vm_view(vm))
+
+    async def crash_vm(self, request: web.Request) -> web.Response:
+        """Let a VM fail by itself: ``{"state": "stopped" | "error" | "gone"}``."""
+        agent = self._node(request)
+        name, state = request.match_info["vm"], (await request.json())["state"]
+        if agent.engine.crash(name, state) is None:
+            raise web.HTTPNotFound(text=f"no VM {name}")
+        return web.json_response({})
+
+    # -- snapshots --------------------------------------------------------------------------------------------------
+
+    async def list_snapshots(self, request: web.Request) -> web.Response:
+        return web.json_response([snapshot_view(each) for each in self._node(request).engine.snapshots()])
+
+    async def change_snapshot(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        snapshot = self._node(request).engine.change_snapshot(name, **await request.json())
+        if snapshot is None:
+            raise web.HTTPNotFound(text=f"no snapshot {name}")
+        return web.json_response(snapshot_view(snapshot))
+
+    async def forget_snapshot(self, request: web.Request) -> web.Response:
+        self._node(request).engine.forget_snapshot(request.match_info["name"])
+        return web.json_response({})
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    async def list_faults(self, request: web.Request) -> web.Response:
+        return web.json_response(self._node(request).faults.view())
+
+    async def arm_fault(self, request: web.Request) -> web.Response:
+        fault = self._node(request).faults.arm(**await request.json())
+        return web.json_response(fault.view())
+
+    async def clear_faults(self, request: web.Request) -> web.Response:
+        fault = request.match_info.get("fault")
+        self._node(request).faults.clear(int(fault) if fault else None)
+        return web.json_response({})
+
+    async def release_fault(self, request: web.Request) -> web.Response:
+        if not self._node(request).faults.release(int(request.match_info["fault"])):
+            raise web.HTTPNotFound(text="no such fault")
+        return web.json_response({})
+
+    # -- the rest ---------------------------------------------------------------------------------------------------
+
+    async def publish_image(self, request: web.Request) -> web.Response:
+        """Push a base image: ``{"ref", "kind": "snapshot" | "os", "hypervisor"}``; answers with its digest."""
+        body: Obj = await request.json()
+        registry = self._nodes.registry()
+        try:
+            if body.get("kind", "snapshot") == "os":
+                digest = await images.publish_os_image(registry, body["ref"])
+            else:
+                hypervisor = body.get("hypervisor", "cloud-hypervisor")
+                digest = await images.publish_snapshot(registry, body["ref"], hypervisor=hypervisor)
+        except RegistryError as error:
+            raise web.HTTPBadGateway(text=str(error)) from error
+        finally:
+            await registry.close()
+        return web.json_response({"digest": digest})
+
+    async def read_journal(self, request: web.Request) -> web.Response:
+        query = request.query
+        entries = self._nodes.journal.select(
+            since=int(query.get("since", "0")),
+            node=query.get("node", ""),
+            kind=query.get("kind", ""),
+            op=query.get("op", ""),
+        )
+        return web.json_response(entries)
+
+
+def vm_view(vm: VMRecord) -> dict[str, Any]:
+    """Return what a test may know about a VM; ``memory`` is as of now."""
+    names = ("id", "name", "state", "ip", "image", "cloned_from", "restored_from", "restored_digest", "restored_via")
+    memory = vm.live_memory()
+    return {name: getattr(vm, name) for name in names} | {"boot_id": memory.boot_id, "memory": asdict(memory)}
+
+
+def snapshot_view(snapshot: SnapshotRecord) -> dict[str, Any]:
+    return asdict(snapshot)
+
+
+def _node_view(agent: NodeAgent) -> dict[str, Any]:
+    return {
+        "name": agent.settings.name,
+        "running": agent.running,
+        "heartbeats": agent.node.beating,
+        "vms": len(agent.engine.vms()),
+        "snapshots": len(agent.engine.snapshots()),
+    }
+
+
+def _assign(target: object, changes: dict[str, Any]) -> None:
+    for name, value in changes.items():
+        if not hasattr(target, name):
+            raise KeyError(name)
+        setattr(target, name, value)
+
+
+def _planted(name: str) -> VMRequest:
+    return VMRequest(
+        vm_name=name,
+        mode="run",
+        image="planted",
+        os="linux",
+        backend="cloud-hypervisor",
+        managed=True,
+        fork_from="",
+        clone_from_dir="",
+        force_pull=False,
+        probe_port=0,
+        cpu=1,
+        memory=1 << 30,
+        storage=10 << 30,
+    )

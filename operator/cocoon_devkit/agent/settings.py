@@ -1,0 +1,96 @@
+"""What a test can choose about a node: speeds of the imaginary hypervisor, the agent's windows, capacity, policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class Speeds:
+    """How long the imaginary parts take, in real seconds (not scaled)."""
+
+    boot: float = 0.2
+    save: float = 0.2
+    push: float = 0.0
+    pull: float = 0.0
+    probe: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The agent's own waits in seconds, all multiplied by ``scale`` (F-24); 0.1 makes the 15 s retry 1.5 s."""
+
+    scale: float = 1.0
+    patch_pause: float = 0.5
+    retry_first: float = 15.0
+    retry_max: float = 300.0
+    flush: float = 15.0
+    status_drift: float = 30.0
+    ip_wait: float = 45.0
+    ip_poll: float = 0.2
+    probe_first: float = 0.1
+    probe_max: float = 1.0
+    probe_steady: float = 5.0
+    cache_removal: float = 10.0
+    restart_cooldown: float = 30.0
+    inspect_first: float = 1.0
+    inspect_max: float = 30.0
+    inspect_total: float = 1800.0
+    storage_refresh: float = 60.0
+    queue_base: float = 0.005
+    queue_max: float = 1000.0
+
+    def of(self, seconds: float) -> float:
+        """Return a window's real length."""
+        return seconds * self.scale
+
+
+@dataclass(slots=True)
+class Capacity:
+    """What the imaginary host has (R1.7): whole CPUs, bytes, pods. ``reserve`` is a percentage (R1.8)."""
+
+    cpu: int = 128
+    memory: int = 1024 << 30
+    storage: int = 64 << 40
+    pods: int = 256
+    reserve: int = 20
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.reserve <= 100:
+            raise ValueError(f"the reserve is a percentage from 0 to 100, not {self.reserve}")
+
+    def usable(self, value: int) -> int:
+        """Return what is left of ``value`` after the reserve, on whole units (R1.8)."""
+        return value * (100 - self.reserve) // 100
+
+
+@dataclass(slots=True)
+class NodeSettings:
+    """One node of the double.
+
+    ``registry`` is ``host:port[/prefix]`` without a scheme, "" for an agent without a registry (R3.8, N087).
+    ``keep_from_informer`` False is fault F-13: the keep flag is read from the last update only.
+    """
+
+    name: str
+    state_dir: Path
+    registry: str = ""
+    registry_username: str = ""
+    registry_password: str = ""
+    registry_tls: bool = False
+    pool: str = "default"
+    cpu_class: str = ""
+    provider_id: str = ""
+    address: str = "127.0.0.1"
+    kubelet_port: int = 10250
+    orphan_policy: str = "destroy"
+    workers: int = 32
+    capacity: Capacity = field(default_factory=Capacity)
+    speeds: Speeds = field(default_factory=Speeds)
+    windows: Windows = field(default_factory=Windows)
+    keep_from_informer: bool = True
+
+    def __post_init__(self) -> None:
+        if self.orphan_policy not in {"destroy", "keep", "alert"}:
+            raise ValueError(f"the orphan policy is destroy, keep or alert, not {self.orphan_policy!r}")
