@@ -122,9 +122,9 @@ class VMOptions(WireModel):
     force_pull: Bool = False
     """Pull the image even if the node has it."""
     no_direct_io: Bool = Field(default=False, alias="noDirectIO")
-    """Open the VM's disks through the page cache."""
+    """Open the VM's disks through the host's page cache; cloud-hypervisor only."""
     probe_port: Port = 0
-    """TCP port of the guest that must answer before the VM is ready; 0 means that no port is probed."""
+    """TCP port of the guest that must answer before the VM is ready; 0 means that it is pinged instead."""
     storage: QuantityValue | None = None
     """Size of the VM's disk. It is also requested from the node as ephemeral storage."""
     resources: ResourceRequirements = _NO_RESOURCES

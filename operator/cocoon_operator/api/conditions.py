@@ -72,8 +72,9 @@ def set_condition(
     merged = dict(new)
     kept = old.get("lastTransitionTime") if old is not None and old.get("status") == new["status"] else None
     merged["lastTransitionTime"] = timestamp(now) if restart or not kept else kept
-    others: list[Any] = [merged if item is old else item for item in existing]
-    return others if old is not None else [*others, merged]
+    if old is None:
+        return [*existing, merged]
+    return [merged if item is old else item for item in existing]
 
 
 def _is_of(item: Any, kind: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.enums import LifecycleState
-from cocoon_operator.api.pod import parse_int
+from cocoon_operator.api.pod import Pod, parse_int
 
 WAITABLE: Final = frozenset({LifecycleState.READY, LifecycleState.HIBERNATED, LifecycleState.FAILED})
 """The states that somebody would wait for (S027); the others are on the way to one of them."""
@@ -86,3 +86,11 @@ class RuntimeInfo:
             keys.VM_IP: self.ip or None,
             keys.VNC_PORT: str(self.vnc_port) if self.vnc_port > 0 else None,
         }
+
+
+def is_terminal(pod: Pod) -> bool:
+    """Whether lifecycle or pod phase says failed; phase Succeeded does not (S037).
+
+    It does not say that the VM is dead: whoever rebuilds or deletes asks that first (W-62).
+    """
+    return pod.lifecycle == LifecycleState.FAILED or pod.status.phase == "Failed"

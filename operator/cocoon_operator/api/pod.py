@@ -14,15 +14,17 @@ import msgspec
 
 from cocoon_operator.api import keys
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z")
+_INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})\Z")
 _INT64: Final = range(-(2**63), 2**63)
 
 
 def parse_int(text: str | None) -> int:
     """Return a signed base-10 64-bit integer; absent, empty, malformed or out of range reads as 0 (contract ``int(k)``)."""
-    if not text or not _INTEGER.match(text):
+    match = _INTEGER.match(text or "")
+    if match is None:
         return 0
-    value = int(text)
+    # Only the 19 digits that can fit are converted: Python refuses texts of more than 4300 digits with an error.
+    value = int(match[1] + match[2])
     return value if value in _INT64 else 0
 
 

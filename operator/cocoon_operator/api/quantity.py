@@ -4,6 +4,9 @@ The canonical text is what the storage annotation carries. Building a pod and ju
 differs from the one of the Go operator in one byte would recreate every VM with a storage field. That is why the cases
 are kept in which Go hands back the text as it was written (``05Gi``, ``1E3``, ``1.500``) although it is not canonical.
 
+One deliberate difference: from 1000E on Go drops the suffix, and with it the value (``1000E`` becomes ``1``); here the
+value is kept.
+
 A number is held as (mantissa, exponent of ten) and never expanded, so ``1e2000000000`` costs no more than ``1``.
 """
 

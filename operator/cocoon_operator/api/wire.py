@@ -42,6 +42,10 @@ class WireModel(BaseModel):
         use_attribute_docstrings=True,
     )
 
+    def to_object(self) -> dict[str, Any]:
+        """Return the JSON object with the API's names; what is default is left out (S010)."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
     @model_validator(mode="before")
     @classmethod
     def _empty_means_default(cls, raw: Any) -> Any:
