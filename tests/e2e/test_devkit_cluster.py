@@ -88,7 +88,7 @@ def test_garbage_collector_follows_owner_references_to_a_cocoonset(cluster: Clus
         "apiVersion": "cocoonset.cocoonstack.io/v1",
         "kind": "CocoonHibernation",
         "metadata": {"name": "owner", "namespace": namespace},
-        "spec": {"podRef": {"name": "nobody"}, "desire": "hibernate"},
+        "spec": {"podRef": {"name": "nobody"}, "desire": "Hibernate"},
     }
     cluster.kubectl.apply(owner)
     uid = cluster.kubectl.get("cocoonhibernation", "owner", "-n", namespace)["metadata"]["uid"]
