@@ -110,6 +110,9 @@ class Engine:
 
     def see(self, plural: str, kind: str | None, obj: dict[str, Any]) -> None:
         """Take an event of Kopf's watch of one of the two kinds."""
+        wanted = self._settings.namespace
+        if wanted is not None and obj["metadata"].get("namespace") != wanted:
+            return
         deleted = kind == "DELETED"
         if plural == keys.PLURAL_SETS:
             target = set_from_object(obj)
