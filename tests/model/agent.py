@@ -100,7 +100,8 @@ class ModelAgent:
         flagged = annotations.get(keys.HIBERNATE) == "true"
         if flagged and vm is not None:
             return self._hibernate(pod, vm_name, vm, state)
-        if flagged and state in ("hibernating", "hibernated", "failed"):
+        slept = "model/trace" in annotations
+        if flagged and slept and state in ("hibernating", "hibernated", "failed"):
             if state == "hibernating" and annotations.get(keys.VM_ID) is None:
                 return self._lifecycle(pod, "hibernated")
             return self._echo(pod, state)
@@ -137,15 +138,19 @@ class ModelAgent:
         return self._lifecycle(pod, "ready")
 
     def _may_retry(self, annotations: dict[str, str], vm_name: str) -> bool:
-        restoring = annotations.get(keys.RESTORE) == "true" or self.registry.content(vm_name, "hibernate") is not None
-        if restoring:
-            return "wake" not in self.fail and self.registry.content(vm_name, "hibernate") is not None
-        return "boot" not in self.fail and not annotations.get(keys.LIFECYCLE_MESSAGE, "").startswith("wake")
+        """Whether another attempt would end otherwise, so that the model comes to rest between faults."""
+        saved = self.registry.content(vm_name, "hibernate")
+        if self.registry.down:
+            return False
+        if saved is not None:
+            return "wake" not in self.fail and saved["image"] == annotations[keys.IMAGE]
+        slept = annotations.get(keys.RESTORE) == "true" or "model/trace" in annotations
+        return "boot" not in self.fail and not slept
 
     def _boot(self, pod: Object, vm_name: str) -> bool:
         annotations = _annotations(pod)
         saved = self.registry.content(vm_name, "hibernate")
-        slept = annotations.get(keys.RESTORE) == "true" or "slept" in annotations.get("model/trace", "")
+        slept = annotations.get(keys.RESTORE) == "true" or "model/trace" in annotations
         if self.registry.down:
             return self._fail(pod, "wake: registry unreachable")
         if saved is None and slept:
@@ -176,7 +181,7 @@ class ModelAgent:
         if self.registry.content(vm_name, "hibernate") != content:
             self.registry.push(vm_name, "hibernate", content)
             return True
-        if annotations.get(keys.VM_ID):
+        if annotations.get(keys.VM_ID) or "model/trace" not in annotations:
             self._annotate(pod, {keys.VM_ID: None, keys.VM_IP: None, "model/trace": "slept"})
             return True
         del self.vms[vm_name]

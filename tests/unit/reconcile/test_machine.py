@@ -1,0 +1,291 @@
+"""A machine that does everything to a set at once: users, nodes, agents, registry and the operator fail between any two calls.
+
+After every step the judge looks whether a VM's state was lost; at the end, with every fault healed, the set has to come to
+what its last edit says, and then nothing may be written any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Unknown, WriteAnswer
+from cocoon_operator.api.errors import KubeError, UnavailableError
+from tests.model.judge import Judge
+from tests.model.world import World
+
+VM = "vk-ns-demo-0"
+
+
+class Crash(BaseException):
+    """The operator's process ends here."""
+
+
+class JudgedWorld(World):
+    """A world whose calls are judged, and which can break any of them."""
+
+    def __init__(self) -> None:
+        self.judge: Judge | None = None
+        self.fault: tuple[int, str] | None = None
+        self.calls = 0
+        self.lose_drop_answers = False
+        super().__init__()
+        self.hook = self._on_call
+        self.judge = Judge(self)
+        drop = self.registry.drop
+
+        async def judged_drop(vm_name: str, tag: str) -> WriteAnswer:
+            self._break("before", "drop")
+            assert self.judge is not None
+            if not self.registry.down:
+                self.judge.judge_drop(vm_name, tag)
+            answer = await drop(vm_name, tag)
+            self._break("after", "drop")
+            return Unknown("answer lost") if self.lose_drop_answers else answer
+
+        self.registry.drop = judged_drop  # type: ignore[method-assign]
+
+    def _on_call(self, moment: str, call: str) -> None:
+        self._break(moment, call)
+        assert self.judge is not None
+        self.judge.watch_calls(moment, call)
+
+    def _break(self, moment: str, call: str) -> None:
+        if moment == "before":
+            self.calls += 1
+        if self.fault is None or self.calls != self.fault[0]:
+            return
+        kind = self.fault[1]
+        if kind == f"crash {moment}":
+            self.fault = None
+            raise Crash
+        if kind == f"lost {moment}" and not call.startswith(("drop", "get", "list")):
+            self.fault = None
+            # The engine reads live whatever it wrote without an answer.
+            self.observe()
+            raise UnavailableError("no answer")
+
+    async def one_run(self) -> None:
+        try:
+            await self.reconcile()
+        except Crash:
+            self.start_operator()
+        except KubeError:
+            return
+
+
+class SetMachine(RuleBasedStateMachine):
+    """One set with one main agent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.world = JudgedWorld()
+        self.counter = 0
+
+    def teardown(self) -> None:
+        try:
+            self._converge()
+        finally:
+            self.loop.close()
+
+    @property
+    def judge(self) -> Judge:
+        assert self.world.judge is not None
+        return self.world.judge
+
+    def _do(self, coroutine: Any) -> None:
+        self.loop.run_until_complete(coroutine)
+        self.judge.look()
+
+    def _set(self) -> dict[str, Any] | None:
+        return self.world.api.get("set", "ns", "demo")
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    @initialize(policy=st.sampled_from(["retain", "release"]), suspend=st.booleans(), up=st.booleans())
+    def create(self, policy: str, suspend: bool, up: bool) -> None:
+        self.world.apply(hibernatePolicy=policy, suspend=suspend)
+        if up:
+            self._do(self.world.settle())
+
+    # -- users ---------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._set() is not None)
+    @rule(suspend=st.booleans())
+    def suspend(self, suspend: bool) -> None:
+        self.world.edit(suspend=suspend)
+
+    @precondition(lambda self: self._set() is not None)
+    @rule(policy=st.sampled_from(["retain", "release"]))
+    def policy(self, policy: str) -> None:
+        self.world.edit(hibernatePolicy=policy)
+
+    @precondition(lambda self: self._set() is not None)
+    @rule(image=st.sampled_from(["base", "other"]))
+    def image(self, image: str) -> None:
+        self.world.edit(agent={"image": image})
+
+    @precondition(lambda self: self._set() is not None)
+    @rule(network=st.sampled_from(["blue", "green"]))
+    def network(self, network: str) -> None:
+        self.world.edit(agent={"network": network})
+
+    @precondition(lambda self: self._set() is not None)
+    @rule()
+    def start_fresh(self) -> None:
+        self.world.annotate({keys.START_FRESH: VM})
+        self.judge.lose(VM)
+
+    @rule()
+    def delete_pod(self) -> None:
+        if VM in self.world.agent.vms:
+            self.judge.lose(VM)
+        self.world.delete_pod()
+
+    @precondition(lambda self: self._set() is not None)
+    @rule()
+    def delete_set(self) -> None:
+        self.world.delete_set()
+        self.judge.lose(VM)
+
+    @precondition(lambda self: self._set() is None and self.world.pod() is None)
+    @rule(suspend=st.booleans())
+    def create_again(self, suspend: bool) -> None:
+        self.world.apply(suspend=suspend)
+        self.judge.lose(VM)
+
+    @rule()
+    def work(self) -> None:
+        pod = self.world.pod()
+        ready = pod is not None and pod["metadata"]["annotations"].get(keys.LIFECYCLE_STATE) == "ready"
+        if ready and VM in self.world.agent.vms:
+            self.counter += 1
+            self.world.agent.work(VM, str(self.counter))
+            self.judge.look()
+
+    # -- worlds --------------------------------------------------------------------------------------------------------
+
+    @rule(steps=st.integers(1, 4))
+    def agent(self, steps: int) -> None:
+        for _ in range(steps):
+            self.world.agent.step("ns", "demo-0")
+        self.judge.look()
+
+    @rule()
+    def agent_to_rest(self) -> None:
+        self.world.agent.run()
+        self.judge.look()
+
+    @rule(what=st.sampled_from(["boot", "push", "wake"]), on=st.booleans())
+    def agent_fails(self, what: str, on: bool) -> None:
+        (self.world.agent.fail.add if on else self.world.agent.fail.discard)(what)
+
+    @rule(down=st.sampled_from(["", "", "connection refused"]))
+    def registry(self, down: str) -> None:
+        self.world.registry.down = down
+
+    @rule(refuse=st.sampled_from(["", "", "405 UNSUPPORTED"]))
+    def registry_refuses(self, refuse: str) -> None:
+        self.world.registry.refuse_drops = refuse
+
+    @rule(lose=st.sampled_from([False, False, True]))
+    def answers_of_drops_get_lost(self, lose: bool) -> None:
+        self.world.lose_drop_answers = lose
+
+    @rule(capacity=st.booleans())
+    def capacity(self, capacity: bool) -> None:
+        self.world.agent.capacity = capacity
+
+    @rule(seconds=st.sampled_from([1, 3, 11, 70]))
+    def time(self, seconds: int) -> None:
+        self.world.clock.advance(seconds)
+
+    # -- operator ------------------------------------------------------------------------------------------------------
+
+    @rule(changes=st.integers(0, 5))
+    def operator_sees(self, changes: int) -> None:
+        self.world.observe(changes)
+
+    @rule()
+    def operator_runs(self) -> None:
+        self._do(self.world.one_run())
+
+    @rule()
+    def operator_sees_and_runs(self) -> None:
+        self.world.observe()
+        self._do(self.world.one_run())
+
+    @rule(
+        call=st.integers(1, 6),
+        kind=st.sampled_from(["crash before", "crash after", "lost before", "lost after"]),
+        fresh=st.booleans(),
+    )
+    def operator_breaks(self, call: int, kind: str, fresh: bool) -> None:
+        if fresh:
+            self.world.observe()
+        self.world.calls = 0
+        self.world.fault = (call, kind)
+        self._do(self.world.one_run())
+        self.world.fault = None
+
+    @rule()
+    def operator_restarts(self) -> None:
+        self.world.start_operator()
+
+    # -- end -----------------------------------------------------------------------------------------------------------
+
+    def _converge(self) -> None:
+        world = self.world
+        world.fault = None
+        world.agent.fail.clear()
+        world.agent.capacity = True
+        world.registry.down = world.registry.refuse_drops = ""
+        world.lose_drop_answers = False
+        world.observe()
+        for _ in range(3):
+            self._do(world.settle())
+            world.clock.advance(60)
+        found = self._set()
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            assert found is None, "a deleted set stays for ever"
+            assert world.tag() is None, "a tag is left behind"
+            return
+        self._check_end(found)
+        mark = world.mark
+        self._do(world.settle())
+        assert world.writes(mark) == [], "a set at rest is written to"
+
+    def _check_end(self, found: dict[str, Any]) -> None:
+        phase = found["status"]["phase"]
+        if found["spec"].get("suspend"):
+            assert phase == "Suspended", found["status"]
+            assert VM not in self.world.agent.vms
+            if found["spec"]["hibernatePolicy"] == "release":
+                assert self.world.pod() is None
+        else:
+            assert phase == "Running", found["status"]
+            assert VM in self.world.agent.vms
+            assert self.world.tag() is None, "the tag lags behind a living VM"
+            assert self.world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
+            assert self.world.annotation(keys.HINT_NODE) is None
+
+
+def test_no_history_loses_a_vm() -> None:
+    """I1 to I6 after every step, convergence after the faults stop."""
+    run_state_machine_as_test(
+        SetMachine,
+        settings=settings(
+            max_examples=300,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        ),
+    )
