@@ -125,7 +125,11 @@ class Controller:
             await self._world.settle(key)
             view = self._cache.view(key, self._clock.now())
             outcome = await self._reconciler.reconcile(view)
-        except Exception as error:  # noqa: BLE001 - a worker must not die; the key runs again with back-off
+        except KubeError as error:
+            return Outcome(error=error)
+        except Exception as error:
+            # A worker must not die of a mistake in a decision: the key runs again with back-off.
+            log.exception("the pass broke off")
             return Outcome(error=error)
         if self._cache.sets.get(key) is None:
             self._reconciler.forget(*key)
@@ -145,7 +149,5 @@ def _result(outcome: Outcome) -> str:
 def _report(error: Exception) -> None:
     if isinstance(error, ConflictError):
         log.info("the view was behind, running again", reason=str(error))
-    elif isinstance(error, KubeError):
-        log.warning("the pass did not get through, running again with back-off", error=str(error))
     else:
-        log.error("the pass failed, running again with back-off", exc_info=error)
+        log.warning("the pass did not get through, running again with back-off", error=str(error))

@@ -97,11 +97,28 @@ async def test_w59_the_next_view_contains_the_own_patch_before_the_watch_tells(g
 
 
 @pytest.mark.asyncio
-async def test_the_watch_of_an_own_write_costs_no_run_whichever_comes_first(ground: Ground) -> None:
+@pytest.mark.parametrize("first", ["watch", "answer"])
+async def test_the_watch_of_an_own_write_costs_no_run_whichever_comes_first(ground: Ground, first: str) -> None:
+    ground.api.put(POD, pod_body())
+    ground.load()
+    if first == "watch":
+        ground.api.on_change = ground.see
+    await ground.world.patch_pod(ground.pod(), {keys.HIBERNATE: "true"})
+    ground.see()
+    assert ground.pod().hibernate
+    assert ground.enqueued == []
+
+
+@pytest.mark.asyncio
+async def test_a_heartbeat_between_view_and_write_costs_no_run(ground: Ground) -> None:
     ground.api.put(POD, pod_body())
     ground.load()
     pod = ground.pod()
-    ground.api.on_request = lambda _: ground.api.patch(POD, {"status": {"x": "heartbeat"}}) and None
+
+    def heartbeat(_: object) -> None:
+        ground.api.patch(POD, {"status": {"observedGeneration": 1}})
+
+    ground.api.on_request = heartbeat
     await ground.world.patch_pod(pod, {keys.HIBERNATE: "true"})
     ground.see()
     assert ground.enqueued == []

@@ -77,6 +77,7 @@ class KubeApiServer:
         self.watches: list[web.StreamResponse] = []
         self.silent = False
         self.on_request: Callable[[web.Request], None] | None = None
+        self.on_change: Callable[[], None] | None = None
         self._changed = asyncio.Event()
         self._stopping = False
         self.url = ""
@@ -128,6 +129,8 @@ class KubeApiServer:
         self.history.append((self.version, kind, {**obj, "_path": path}))
         self._changed.set()
         self._changed = asyncio.Event()
+        if self.on_change is not None:
+            self.on_change()
 
     # -- the server ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,188 @@
+"""Flags and variables (contract 8.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cocoon_operator import app
+from cocoon_operator.config import Address, Config, ConfigError, load, parse_duration
+
+ENV = {"OCI_REGISTRY": "registry.example.com/vms"}
+
+
+def config(flags: dict[str, str | None] | None = None, **env: str) -> Config:
+    return load(flags or {}, {**ENV, **env})
+
+
+def parsed(*argv: str) -> dict[str, Any]:
+    return vars(app._parser().parse_args(app._with_command(argv)))
+
+
+def test_defaults() -> None:
+    found = config()
+    assert (found.metrics, found.probes) == (Address("", 8080), Address("", 8081))
+    assert found.leader_elect
+    assert (found.set_workers, found.hibernation_workers) == (4, 4)
+    assert (found.log_level, found.log_format) == ("info", "text")
+    assert (found.tag_collection_timeout, found.resync_interval) == (600.0, 300.0)
+    assert found.lease_namespace == "cocoon-system"
+    assert found.watch_namespace is None
+
+
+@pytest.mark.scenario("S317")
+@pytest.mark.parametrize("text", [None, ""])
+def test_without_a_registry_it_does_not_start(text: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"^OCI_REGISTRY must be set: write "):
+        load({}, {} if text is None else {"OCI_REGISTRY": text})
+
+
+def test_a_malformed_registry_is_refused_with_advice() -> None:
+    with pytest.raises(ConfigError, match="must not have a scheme"):
+        load({}, {"OCI_REGISTRY": "https://registry.example.com"})
+
+
+@pytest.mark.scenario("S318")
+@pytest.mark.parametrize(("text", "value"), [("", 4), ("8", 8), ("many", 4), ("4.5", 4), ("1_000", 4), ("+2", 2)])
+def test_an_integer_variable_that_is_none_reads_as_the_default(text: str, value: int) -> None:
+    assert config(COCOONSET_CONCURRENCY=text).set_workers == value
+
+
+@pytest.mark.scenario("S319")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("false", False),
+        ("0", False),
+        ("F", False),
+        ("T", True),
+        ("yes", True),
+        ("", True),
+        ("no", True),
+    ],
+)
+def test_a_boolean_variable_that_is_none_reads_as_the_default(text: str, value: bool) -> None:
+    assert config(LEADER_ELECT=text).leader_elect is value
+
+
+@pytest.mark.scenario("S319")
+def test_an_empty_text_variable_is_unset() -> None:
+    assert config(METRICS_ADDR="").metrics == Address("", 8080)
+    assert config(METRICS_ADDR="127.0.0.1:9").metrics == Address("127.0.0.1", 9)
+
+
+@pytest.mark.scenario("S320")
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_less_than_one_worker_is_refused(count: str) -> None:
+    with pytest.raises(ConfigError, match=f"^cocoonset concurrency must be at least 1, got {count}$"):
+        config(COCOONSET_CONCURRENCY=count)
+    with pytest.raises(ConfigError, match=f"^hibernation concurrency must be at least 1, got {count}$"):
+        config({"hibernation_workers": count})
+
+
+@pytest.mark.scenario("S329")
+def test_a_log_level_that_is_none_is_refused() -> None:
+    assert config(OPERATOR_LOG_LEVEL="WARN").log_level == "warn"
+    with pytest.raises(ConfigError, match="OPERATOR_LOG_LEVEL=loud: use one of debug, info"):
+        config(OPERATOR_LOG_LEVEL="loud")
+
+
+@pytest.mark.scenario("S330")
+def test_a_flag_beats_its_variable() -> None:
+    flags = parsed("run", "--metrics-bind-address=:9001", "--leader-elect", "--kubeconfig", "/x")
+    found = config(flags, METRICS_ADDR=":9000", LEADER_ELECT="false", KUBECONFIG="/y")
+    assert found.metrics == Address("", 9001)
+    assert found.leader_elect
+    assert found.kubeconfig == "/x"
+
+
+def test_the_arguments_of_the_go_builds_manifest_are_understood() -> None:
+    flags = parsed("--metrics-bind-address=:8080", "--health-probe-bind-address=:8082", "-leader-elect=false")
+    found = config(flags)
+    assert flags["command"] == "run"
+    assert found.probes == Address("", 8082)
+    assert not found.leader_elect
+
+
+@pytest.mark.parametrize("argv", [("--no-such-flag",), ("run", "extra"), ("run", "--metrics", ":1"), ("unknown",)])
+def test_unknown_arguments_are_refused(argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        app.run(argv, ENV)
+    assert caught.value.code == 2
+    assert "usage: cocoon-operator" in capsys.readouterr().err
+
+
+def test_help_names_every_flag_and_every_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        app.run(["run", "--help"], {})
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for name in (
+        "--metrics-bind-address",
+        "--health-probe-bind-address",
+        "--leader-elect",
+        "--cocoonset-concurrency",
+        "--hibernation-concurrency",
+        "--kubeconfig",
+        "METRICS_ADDR",
+        "PROBE_ADDR",
+        "LEADER_ELECT",
+        "COCOONSET_CONCURRENCY",
+        "HIBERNATION_CONCURRENCY",
+        "KUBECONFIG",
+        "OCI_REGISTRY",
+        "OPERATOR_LOG_LEVEL",
+        "LOG_FORMAT",
+        "TAG_COLLECTION_TIMEOUT",
+        "REGISTRY_TIMEOUT",
+        "RESYNC_INTERVAL",
+        "CRD_TIMEOUT",
+        "WATCH_NAMESPACE",
+        "POD_NAMESPACE",
+    ):
+        assert name in text
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [("metrics", "8080"), ("metrics", "a:b"), ("probes", ":70000"), ("leader_elect", "maybe"), ("set_workers", "x")],
+)
+def test_a_flag_that_cannot_be_read_is_refused(flag: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="write"):
+        config({flag: text})
+
+
+def test_a_server_can_be_switched_off_and_listen_on_ipv6() -> None:
+    assert config({"metrics": "0"}).metrics is None
+    assert config({"metrics": "[::1]:80"}).metrics == Address("::1", 80)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("10m", 600), ("1h30m", 5400), ("1.5s", 1.5), ("250ms", 0.25), (".5m", 30), ("1h0m1s", 3601)],
+)
+def test_durations_are_gos(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "10 m", "-1m", "1d", "1m30", "\uff11m"])
+def test_what_is_no_duration_is_refused_with_its_setting(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        parse_duration(text)
+    if text:
+        with pytest.raises(ConfigError, match="TAG_COLLECTION_TIMEOUT"):
+            config(TAG_COLLECTION_TIMEOUT=text)
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["version"], {}) == 0
+    assert capsys.readouterr().out.strip() == app.version()
+
+
+def test_a_refusal_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run([], {}) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("cocoon-operator: OCI_REGISTRY must be set: write ")
+    assert text.count("\n") == 1
