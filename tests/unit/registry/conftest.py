@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
-from fake_registry import FakeRegistry
+from tests.unit.registry.fake_registry import FakeRegistry
 
 from cocoon_operator.clients.registry import Patience, RegistryClient
 from cocoon_operator.clients.registry.credentials import DockerKeychain
+from cocoon_operator.clients.registry.transport import default_tls
 
+TLS = default_tls()
 QUICK = Patience(total=10, attempt=5, tries=3, first_wait=0.01, longest_wait=0.02)
 
 
@@ -30,7 +32,14 @@ async def connect(registry: FakeRegistry, tmp_path: Path) -> AsyncIterator[Calla
         def make(**settings: Any) -> RegistryClient:
             env = {"HOME": str(tmp_path)}
             client = RegistryClient(
-                **{"address": registry.address, "patience": QUICK, "env": env, "keychain": DockerKeychain(env), **settings}
+                **{
+                    "address": registry.address,
+                    "patience": QUICK,
+                    "env": env,
+                    "keychain": DockerKeychain(env),
+                    "tls": TLS,
+                    **settings,
+                }
             )
             stack.push_async_callback(client.close)
             return client

@@ -103,7 +103,7 @@ class FakeRegistry:
     def seen(self, kind: str) -> list[Seen]:
         return [seen for seen in self.requests if self._kind(seen.method, seen.path) == kind]
 
-    async def hang(self, request: web.Request) -> web.StreamResponse:
+    async def hang(self, _: web.Request) -> web.StreamResponse:
         await self._released.wait()
         return web.Response(status=503)
 

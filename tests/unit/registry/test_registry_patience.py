@@ -88,7 +88,7 @@ async def test_a_question_without_end_is_ended() -> None:
         raise NoAnswerError("hangs", "timeout")
 
     endless = Patience(total=0.2, attempt=0.1, tries=10_000, first_wait=0.05, longest_wait=0.05)
-    with pytest.raises(RegistryError, match="hangs"):
+    with pytest.raises(RegistryError, match=r"hangs|gave no answer within 0\.2 s"):
         await endless.persist(question)
 
 
@@ -107,7 +107,7 @@ def test_pauses_grow_with_jitter_and_retry_after_is_obeyed_exactly(
 ) -> None:
     state = RetryCallState(AsyncRetrying(), None, (), {})
     state.attempt_number = attempt
-    state.set_exception((RegistryError, error, None))  # type: ignore[arg-type]
+    state.set_exception((RegistryError, error, None))
     pauses = [Patience()._pause(state) for _ in range(50)]
     assert least <= min(pauses)
     assert max(pauses) <= most

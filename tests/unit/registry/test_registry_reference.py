@@ -80,7 +80,7 @@ def test_malformed_is_one_sentence_that_says_what_to_do(text: str, advice: str) 
         ("172.16.0.1", ("https", "http")),
         ("172.31.255.255", ("https", "http")),
         ("192.168.1.1:80", ("https", "http")),
-        ("localhost", ("https",)),
+        ("localhost", ("https", "http")),
         ("172.32.0.1", ("https",)),
         ("11.0.0.1:5000", ("https",)),
         ("[fd00::1]:5000", ("https",)),
@@ -99,7 +99,9 @@ def test_repository_is_path_and_vm_name() -> None:
     assert parse_registry("r.example.com").repository("vk-my.ns-demo-0") == "vk-my.ns-demo-0"
 
 
-@pytest.mark.parametrize("vm_name", ["", "..", "../other", "a/b", "vk-NS-0", "vk-ns-0?x", "vk ns", "-vk", "vk-", "v" * 300])
+@pytest.mark.parametrize(
+    "vm_name", ["", "..", "../other", "a/b", "vk-NS-0", "vk-ns-0?x", "vk ns", "-vk", "vk-", "v" * 300]
+)
 def test_a_name_that_leaves_its_place_is_no_repository(vm_name: str) -> None:
     with pytest.raises(RegistryError, match="cannot be the name of a repository"):
         parse_registry("r.example.com/cocoon").repository(vm_name)
