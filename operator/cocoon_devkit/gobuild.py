@@ -70,7 +70,7 @@ def _build(module: GoModule, toolchain: Toolchain, place: Path, linker_flags: st
         environment.pop(word, None)
     names = sorted(module.packages.values())
     say(f"{module.name}: building {', '.join(names)} once, into {place} (some minutes; later runs find them there)")
-    progress = _Progress(module.name, say, binaries)
+    progress = _Progress(module, say, binaries)
 
     def run(name: str, *arguments: str) -> int:
         log = workshop / f"{name}.log"
@@ -142,7 +142,7 @@ def _version_settings(variable: str, version: str) -> list[str]:
 class _Progress:
     """Says how far a build is: from the lines that go writes and the binaries that appear."""
 
-    label: str
+    module: GoModule
     say: Say
     binaries: Path
     total: int = 0
@@ -153,6 +153,10 @@ class _Progress:
     _offset: int = 0
     _spoken: float = field(default_factory=time.monotonic)
     _seen: set[str] = field(default_factory=set)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return {binary_name(package): name for package, name in self.module.packages.items()}
 
     @property
     def elapsed(self) -> str:
@@ -168,7 +172,7 @@ class _Progress:
             # go writes a binary under a temporary name first.
             if binary.name not in self._seen and os.access(binary, os.X_OK):
                 self._seen.add(binary.name)
-                self._word(f"built {binary.name} ({binary.stat().st_size >> 20} MiB)")
+                self._word(f"built {self._names.get(binary.name, binary.name)} ({binary.stat().st_size >> 20} MiB)")
         if time.monotonic() - self._spoken >= WORD_SECONDS:
             self._word(self._state())
 
@@ -179,7 +183,7 @@ class _Progress:
 
     def _word(self, text: str) -> None:
         self._spoken = time.monotonic()
-        self.say(f"{self.label}: {self.elapsed}, {text}")
+        self.say(f"{self.module.name}: {self.elapsed}, {text}")
 
     def _read_log(self) -> None:
         try:

@@ -19,12 +19,14 @@ import pytest
 from cocoon_devkit import checkout
 from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.controlplane import API_SERVER, COMPONENTS, ControlPlane, ControlPlaneOptions
-from cocoon_devkit.errors import KubectlError
+from cocoon_devkit.errors import KubectlError, NotAvailableError
 from cocoon_devkit.gomodule import read_module
 from cocoon_devkit.httpprobe import answers
 from cocoon_devkit.ports import is_listening
+from cocoon_devkit.providers import provided_cluster
 from cocoon_devkit.registry import Login, Registry, RegistryOptions
 from cocoon_devkit.scratch import Scratch
+from cocoon_devkit.tools import cache_folder
 
 MANIFEST_TYPE = "application/vnd.oci.image.index.v1+json"
 MANIFEST = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "manifests": []}).encode()
@@ -67,11 +69,33 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def test_client_and_server_tell_the_version_of_the_pins(cluster: Cluster) -> None:
-    wanted = read_module("kubernetes", checkout.TOOL_MODULES).versions["k8s.io/kubernetes"]
-    version = json.loads(cluster.kubectl("version", "-o", "json").stdout)
-    assert version["clientVersion"]["gitVersion"] == wanted
-    assert version["serverVersion"]["gitVersion"] == wanted
+def test_what_is_built_here_tells_the_version_of_its_pin(cluster: Cluster, tools: Path) -> None:
+    versions = json.loads(cluster.kubectl("version", "-o", "json").stdout)
+    helm = subprocess.run([tools / "helm", "version", "--short"], capture_output=True, text=True, check=True).stdout
+    told = {
+        "kubectl": versions["clientVersion"]["gitVersion"],
+        "kube-apiserver": versions["serverVersion"]["gitVersion"],
+        "helm": helm.strip().partition("+")[0],
+    }
+    kubernetes = read_module("kubernetes", checkout.TOOL_MODULES).versions["k8s.io/kubernetes"]
+    wanted = {
+        "kubectl": kubernetes,
+        "kube-apiserver": kubernetes,
+        "helm": read_module("helm", checkout.TOOL_MODULES / "helm").versions["helm.sh/helm/v4"],
+    }
+    users = [name for name in told if not (tools / name).resolve().is_relative_to(cache_folder())]
+    assert {**told, **dict.fromkeys(users)} == {**wanted, **dict.fromkeys(users)}
+
+
+def test_a_cluster_can_be_given_by_its_kubeconfig(cluster: Cluster, tools: Path) -> None:
+    with provided_cluster(tools, checkout.CRDS, cluster.kubeconfig) as given:
+        assert given.server == cluster.server
+        assert given.kubectl.get("crd", "cocoonsets.cocoonset.cocoonstack.io")["kind"] == "CustomResourceDefinition"
+        with pytest.raises(NotAvailableError, match="not ours; use the local control plane"):
+            given.pids  # noqa: B018
+        with pytest.raises(NotAvailableError, match="has no audit log"):
+            given.audit_mark()
+    assert cluster.kubectl.get("namespace", "default")["status"]["phase"] == "Active"
 
 
 def test_scheduler_and_node_lifecycle_act(cluster: Cluster, namespace: str, ready_node: str) -> None:
