@@ -87,7 +87,7 @@ class ModelAgent:
 
     def _delete(self, pod: Object) -> bool:
         vm_name = _annotations(pod).get(keys.VM_NAME, "")
-        if _annotations(pod).get(keys.VM_ID) and self.vms.pop(vm_name, None):
+        if self.vms.pop(vm_name, None):
             self.history.append(f"removed {vm_name}")
         self.api.remove("pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
         return True
@@ -171,11 +171,12 @@ class ModelAgent:
 
     def _hibernate(self, pod: Object, vm_name: str, vm: ModelVM, state: str) -> bool:
         annotations = _annotations(pod)
-        if state == "failed" and ("save" in self.fail or "push" in self.fail):
+        broken = "save" in self.fail or "push" in self.fail or bool(self.registry.down)
+        if state == "failed" and broken:
             return self._echo(pod, state)
         if state != "hibernating":
             return self._lifecycle(pod, "hibernating")
-        if "save" in self.fail or "push" in self.fail or self.registry.down:
+        if broken:
             return self._fail(pod, "hibernate: push failed")
         content = {"memory": list(vm.memory), "image": vm.image, "id": vm.id}
         if self.registry.content(vm_name, "hibernate") != content:

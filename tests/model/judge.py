@@ -54,6 +54,9 @@ class Judge:
                 return
             if pod["metadata"]["annotations"].get(keys.LIFECYCLE_STATE) == "failed":
                 return
+            if not vm.memory or self._saved(vm_name, Truth(vm.memory)):
+                # It was never worked in since it booted, or since it was saved: a boot that is begun again.
+                return
             raise Violation(f"I1: {pod_name} is deleted while its VM runs with {vm.memory}")
         if not truth.lost and truth.memory and not self._saved(vm_name, truth):
             raise Violation(f"I1: {pod_name} is deleted, and nothing holds {truth.memory}")
