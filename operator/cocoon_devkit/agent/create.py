@@ -198,7 +198,7 @@ async def _fork(context: Context, tracked: Tracked) -> VMRecord:
     base = fork_name(source)
     async with context.flights[base]:
         if context.engine.snapshot(base) is None:
-            vm = context.engine.by_name(source)
+            vm = await _engine_call(context.engine.inspect(source))
             if vm is None:
                 raise BringUpError(f"neither {base} nor the VM {source} is on this node")
             await _engine_call(context.engine.save(vm, base))

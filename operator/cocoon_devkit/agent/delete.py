@@ -35,8 +35,8 @@ async def delete_pod(context: Context, pod: Obj) -> None:
         raise ProviderError("a delete of this pod is in flight")
     tracked.deleting = True
     try:
-        tracked.stop("retry")
         async with tracked.work:
+            tracked.stop("retry")
             await _delete(context, tracked, pod)
     finally:
         tracked.deleting = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,10 @@ class Origin:
 
 
 class Engine:
-    """VMs and snapshots of one node. Every call is journaled; every change is on disk when the call returns."""
+    """VMs and snapshots of one node. Every call is journaled; every change is on disk when the call returns.
+
+    ``on_loss`` is called with the name of a VM that stopped, failed or was deleted, whoever did it.
+    """
 
     def __init__(self, folder: Path, speeds: Speeds, faults: Faults, journal: NodeJournal) -> None:
         self._vms = Store(folder / "vms", VMRecord)
@@ -42,6 +46,7 @@ class Engine:
         self._faults = faults
         self._journal = journal
         self._addresses = len(list(self._vms))
+        self.on_loss: Callable[[str], None] = lambda _name: None
 
     # -- VMs --------------------------------------------------------------------------------------------------------
 
@@ -135,11 +140,12 @@ class Engine:
         return vm
 
     async def start(self, vm: VMRecord) -> None:
-        """Start a stopped VM in place. Its memory is a fresh boot's; its disk, and so ``work``, is kept."""
+        """Start a stopped VM in place: another boot id, but the disk, and so ``work``, is kept. Raises :class:`EngineError`."""
         self._journal.engine("start", vm=vm.name, id=vm.id)
         await self._suffer("vm.boot.start", vm.name)
         await asyncio.sleep(self._speeds.boot)
-        vm.memory.history.append("started")
+        vm.memory.boot_id = new_id()
+        vm.memory.history.append("restarted")
         vm.state = "running"
         vm.resumed_at = time.time()
         self._vms.put(vm)
@@ -153,6 +159,7 @@ class Engine:
         await self._suffer("vm.remove", name)
         self._vms.drop(name)
         self._journal.engine("removed", vm=name, id=vm.id)
+        self.on_loss(name)
 
     async def set_nic(self, vm: VMRecord, *, present: bool) -> None:
         """Drop or re-add the guest's NIC around a Windows hibernation (R3.4). Raises :class:`EngineError`."""
@@ -174,6 +181,7 @@ class Engine:
             self._vms.drop(name)
         else:
             self._vms.put(vm)
+        self.on_loss(name)
         return vm
 
     def work(self, name: str, text: str) -> VMRecord | None:

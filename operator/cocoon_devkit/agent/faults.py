@@ -12,7 +12,10 @@ A point is a dotted name; a fault armed at ``registry`` also meets ``registry.ge
 ``push``                  an upload: ``push.blob``, ``push.config``, ``push.manifest``; ``push.report`` fails after success (F-6)
 ``pull``                  a download of a snapshot (F-7)
 ``registry``              every request to the registry: ``registry.<method>.<manifest or blob>`` (F-8)
-``patch.annotations``     annotation patches of pods; ``patch.status`` status patches (F-11)
+``patch.annotations``     annotation patches of pods: ``.runtime`` (id, ip), ``.lifecycle``, ``.other`` (F-11)
+``patch.status``          status patches of pods (F-11)
+``pod.delete``            the agent's own deletes of pods from the API
+``postclone``             guest work after a clone of Windows or firecracker (R2.17)
 ``delete``                the agent's delete work, before anything happens (F-21)
 ``lifecycle.<state>``     before a lifecycle state is written (F-19)
 ``ip``, ``probe``         no address, no answer to the readiness probe, while armed (F-18)

@@ -41,6 +41,8 @@ class NodeObject:
         self._uid = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._pushed_storage = 0
+        self._since = _now()
+        self._free_at_start = self.free_storage()
 
     @property
     def _path(self) -> str:
@@ -81,13 +83,27 @@ class NodeObject:
 
     # -- status -----------------------------------------------------------------------------------------------------
 
-    def storage(self) -> int:
-        """Return allocatable storage in bytes: what is free plus what tracked VMs' overlays already hold (R1.9, R1.10)."""
+    def free_storage(self) -> int:
+        """Return the bytes that are free on the node's one disk (R1.10)."""
         capacity = self._settings.capacity
-        vms = {vm.name: vm.overlay_bytes for vm in self._engine.vms()}
-        tracked = sum(vms.get(each.vm_name, 0) for each in self._table if each.has_vm)
-        used = sum(vms.values()) + sum(snapshot.size for snapshot in self._engine.snapshots())
-        return max(0, capacity.usable(capacity.storage - used + tracked))
+        overlays = sum(vm.overlay_bytes for vm in self._engine.vms())
+        snapshots = sum(snapshot.size for snapshot in self._engine.snapshots())
+        return capacity.storage - capacity.base_images - snapshots - overlays
+
+    def storage(self) -> int:
+        """Return allocatable storage in bytes (R1.9).
+
+        Dynamic: what is free plus what tracked VMs' overlays already hold, so that a VM counts once. At start: what was free
+        then. Pinned: the pinned value. The reserve is taken off each.
+        """
+        settings = self._settings
+        if settings.pinned_storage:
+            return settings.capacity.usable(settings.pinned_storage)
+        if settings.storage_allocatable == "startup":
+            return max(0, settings.capacity.usable(self._free_at_start))
+        overlays = {vm.name: vm.overlay_bytes for vm in self._engine.vms()}
+        tracked = sum(overlays.get(each.vm_name, 0) for each in self._table if each.has_vm)
+        return max(0, settings.capacity.usable(self.free_storage() + tracked))
 
     def status(self) -> Obj:
         """Return the whole node status."""
@@ -95,7 +111,9 @@ class NodeObject:
         capacity = settings.capacity
         now = _now()
         return {
-            "capacity": _resources(capacity.cpu, capacity.memory, capacity.storage, capacity.pods),
+            "capacity": _resources(
+                capacity.cpu, capacity.memory, settings.pinned_storage or capacity.storage, capacity.pods
+            ),
             "allocatable": _resources(
                 capacity.usable(capacity.cpu), capacity.usable(capacity.memory), self.storage(), capacity.pods
             ),
@@ -106,7 +124,14 @@ class NodeObject:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.kubelet_port}},
             "nodeInfo": _node_info(settings.name),
             "conditions": [
-                {"type": kind, "status": status, "reason": reason, "message": reason, "lastHeartbeatTime": now}
+                {
+                    "type": kind,
+                    "status": status,
+                    "reason": reason,
+                    "message": reason,
+                    "lastHeartbeatTime": now,
+                    "lastTransitionTime": self._since,
+                }
                 for kind, status, reason in _CONDITIONS
             ],
         }
@@ -144,7 +169,7 @@ class NodeObject:
         self._tasks = [
             loop.create_task(self._every(RENEW_SECONDS, self.renew_lease)),
             loop.create_task(self._every(STATUS_SECONDS, self.push_status)),
-            loop.create_task(self._every(windows.of(windows.storage_refresh), self._push_changed_storage)),
+            loop.create_task(self._every(windows.of(windows.storage_refresh), self.push_changed_storage)),
         ]
 
     async def stop(self) -> None:
@@ -158,9 +183,15 @@ class NodeObject:
     def beating(self) -> bool:
         return bool(self._tasks)
 
-    async def _push_changed_storage(self) -> None:
-        if self.storage() != self._pushed_storage:
-            await self.push_status()
+    async def push_changed_storage(self) -> None:
+        """Push allocatable storage, and nothing else, when it changed (N007, N008). Raises :class:`KubeStatusError`."""
+        storage = self.storage()
+        if storage == self._pushed_storage:
+            return
+        allocatable = {"allocatable": {"ephemeral-storage": str(storage)}}
+        await self._kube.patch(f"{self._path}/status", {"status": allocatable}, STRATEGIC)
+        self._pushed_storage = storage
+        self._journal.api("node-storage", storage=storage)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -11,6 +11,7 @@ from cocoon_devkit.agent.informer import PodInformer
 from cocoon_devkit.agent.journal import Journal, NodeJournal
 from cocoon_devkit.agent.kube import Kube
 from cocoon_devkit.agent.lifecycle import Lifecycle
+from cocoon_devkit.agent.loss import on_engine_event
 from cocoon_devkit.agent.node import NodeObject
 from cocoon_devkit.agent.podapi import PodApi
 from cocoon_devkit.agent.podstatus import PodStatuses
@@ -58,6 +59,7 @@ class NodeAgent:
             informer=informer,
         )
         self._sync.prepare()
+        self.engine.on_loss = lambda name: on_engine_event(self.context, name)
         self.node = NodeObject(self._kube, settings, self.engine, table, journal)
 
     def _registry(self) -> RegistryClient | None:
@@ -101,6 +103,7 @@ class NodeAgent:
 
     async def _halt(self) -> None:
         self.running = False
+        self.engine.on_loss = lambda _name: None
         await self.context.informer.stop()
         await self._sync.stop()
         await self.node.stop()

@@ -14,8 +14,8 @@ from cocoon_devkit.agent.kube import MERGE, STRATEGIC, Kube, KubeStatusError
 from cocoon_devkit.agent.wire import Obj
 
 _EVENT_LIMIT = 512
-_EVENT_BURST = 25
-_EVENT_REFILL = 300.0
+_EVENT_FOLD = 10.0
+_KINDS = ((wire.VM_ID, "runtime"), (wire.VM_IP, "runtime"), (wire.LIFECYCLE_STATE, "lifecycle"))
 
 
 class PodApi:
@@ -26,7 +26,7 @@ class PodApi:
         self._node = node
         self._faults = faults
         self._journal = journal
-        self._budgets: dict[str, tuple[float, float]] = {}
+        self._posted: dict[str, dict[tuple[str, str], float]] = {}
         self._posts: set[asyncio.Task[None]] = set()
 
     async def annotate(self, pod: Obj, changes: Mapping[str, str | None]) -> Obj:
@@ -35,7 +35,8 @@ class PodApi:
         if foreign:
             raise ValueError(f"not the agent's keys: {sorted(foreign)}")
         body: Obj = {"metadata": {"uid": podview.uid_of(pod), "annotations": dict(changes)}}
-        await self._suffer("patch.annotations", pod)
+        kind = next((kind for key, kind in _KINDS if key in changes), "other")
+        await self._suffer(f"patch.annotations.{kind}", pod)
         answer = await self._kube.patch(_path(pod), body, STRATEGIC)
         self._note("annotate", pod, answer, changes=dict(changes))
         return answer
@@ -53,6 +54,7 @@ class PodApi:
         body: Obj = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": podview.uid_of(pod)}}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
+        await self._suffer("pod.delete", pod)
         try:
             answer = await self._kube.delete(_path(pod), body)
         except KubeStatusError as error:
@@ -62,23 +64,24 @@ class PodApi:
         self._note("delete", pod, answer, grace=grace)
 
     def event(self, pod: Obj, kind: str, reason: str, message: str) -> None:
-        """Post an event in the background, Normal or Warning; more than a burst per pod is dropped, as client-go does."""
+        """Post an event in the background, Normal or Warning; a repetition within 10 s is folded into the first."""
         self._journal.api("event", pod=podview.key_of(pod), uid=podview.uid_of(pod), type=kind, reason=reason)
-        if self._within_budget(podview.uid_of(pod)):
+        if self._is_news(podview.uid_of(pod), (reason, message)):
             task = asyncio.get_running_loop().create_task(self._post_event(pod, kind, reason, message))
             self._posts.add(task)
             task.add_done_callback(self._posts.discard)
 
-    def _within_budget(self, uid: str) -> bool:
+    def _is_news(self, uid: str, event: tuple[str, str]) -> bool:
         now = time.monotonic()
-        tokens, seen = self._budgets.get(uid, (float(_EVENT_BURST), now))
-        tokens = min(float(_EVENT_BURST), tokens + (now - seen) / _EVENT_REFILL)
-        self._budgets[uid] = (tokens - 1 if tokens >= 1 else tokens, now)
-        return tokens >= 1
+        posted = self._posted.setdefault(uid, {})
+        news = now - posted.get(event, float("-inf")) > _EVENT_FOLD
+        if news:
+            posted[event] = now
+        return news
 
     def forget(self, uid: str) -> None:
-        """Drop the event budget of a pod that is gone."""
-        self._budgets.pop(uid, None)
+        """Drop what is remembered of the events of a pod that is gone."""
+        self._posted.pop(uid, None)
 
     async def _post_event(self, pod: Obj, kind: str, reason: str, message: str) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]

@@ -54,6 +54,7 @@ async def _track_with_vm(context: Context, pod: Obj, vm: VMRecord, *, known: boo
     context.lifecycle.seed(tracked)
     tracked.vm_id = vm.id
     tracked.ip = context.probes.address(tracked)
+    tracked.probe_ok = context.probes.once(tracked)
     context.statuses.adopt(tracked)
     if not known:
         context.journal.engine("adopt", vm=vm.name, id=vm.id)

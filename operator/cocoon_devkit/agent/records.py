@@ -27,9 +27,9 @@ def new_id() -> str:
 class Memory:
     """What stands for a guest's memory and disk: it travels with a snapshot and comes back with a restore.
 
-    ``boot_id`` is drawn at a fresh boot (and at a fork) only, so a VM that lost its state shows another one. ``work`` is what
-    a test wrote into the VM. ``ticks`` counts tenths of seconds of running time and never goes back. ``history`` tells every
-    boot, save and restore of this memory, oldest first.
+    ``boot_id`` is drawn at a fresh boot, a fork, and a restart after a crash, so a VM that lost its state shows another one.
+    ``work`` is what a test wrote into the VM. ``ticks`` counts tenths of seconds of running time and never goes back.
+    ``history`` tells every boot, save and restore of this memory, oldest first.
     """
 
     boot_id: str = ""

@@ -48,12 +48,16 @@ class Windows:
 
 @dataclass(slots=True)
 class Capacity:
-    """What the imaginary host has (R1.7): whole CPUs, bytes, pods. ``reserve`` is a percentage (R1.8)."""
+    """What the imaginary host has (R1.7): whole CPUs, bytes, pods.
+
+    ``reserve`` is a percentage (R1.8); ``base_images`` are the bytes of disk that are taken before any VM or snapshot.
+    """
 
     cpu: int = 128
     memory: int = 1024 << 30
     storage: int = 64 << 40
     pods: int = 256
+    base_images: int = 0
     reserve: int = 20
 
     def __post_init__(self) -> None:
@@ -70,7 +74,8 @@ class NodeSettings:
     """One node of the double.
 
     ``registry`` is ``host:port[/prefix]`` without a scheme, "" for an agent without a registry (R3.8, N087).
-    ``keep_from_informer`` False is fault F-13: the keep flag is read from the last update only.
+    ``keep_from_informer`` False is fault F-13: the keep flag is read from the last update only. ``storage_allocatable`` is
+    ``dynamic`` or ``startup`` (R1.9); ``pinned_storage`` in bytes, 0 for none, is an operator's own word on the disk.
     """
 
     name: str
@@ -90,6 +95,8 @@ class NodeSettings:
     speeds: Speeds = field(default_factory=Speeds)
     windows: Windows = field(default_factory=Windows)
     keep_from_informer: bool = True
+    storage_allocatable: str = "dynamic"
+    pinned_storage: int = 0
 
     def __post_init__(self) -> None:
         if self.orphan_policy not in {"destroy", "keep", "alert"}:

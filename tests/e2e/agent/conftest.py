@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import time
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from node_fleet import IMAGE, NODES, PREFIX, Fleet
+from node_fleet import IMAGE, NODES, PREFIX, Api, Fleet
 
 from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
 from cocoon_devkit.cluster import Cluster
+from cocoon_devkit.process import Command, ManagedProcess
 from cocoon_devkit.registry import Registry
-from cocoon_devkit.scratch import Scratch
+from cocoon_devkit.scratch import RECORDS, Scratch
+
+_PROXY = re.compile(r"Starting to serve on (127\.0\.0\.1:\d+)")
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +35,40 @@ def node_agent(cluster: Cluster, registry: Registry) -> Iterator[AgentProcess]:
     cluster.kubectl("delete", "node", *NODES)
 
 
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> Iterator[Api]:
+    """The API server as the administrator, without a kubectl for every request."""
+    with Scratch("proxy") as scratch:
+        log = scratch.path / "proxy.log"
+        argv = (str(cluster.tools / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "proxy", "--port=0")
+        process = ManagedProcess(Command(name="proxy", argv=argv, log=log), scratch.path / RECORDS)
+        process.wait_ready(lambda: _PROXY.search(log.read_text()) is not None, 15)
+        yield Api(f"http://{_address(log)}")
+        process.stop()
+
+
+def _address(log: Path) -> str:
+    found = _PROXY.search(log.read_text())
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="session")
+def agent_namespace(api: Api) -> Iterator[str]:
+    """One namespace for all of these tests; pod names are unique."""
+    name = f"agent-{uuid.uuid4().hex[:6]}"
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    end = time.monotonic() + 30
+    while api.find(f"/api/v1/namespaces/{name}/serviceaccounts/default") is None:
+        assert time.monotonic() < end, f"no default ServiceAccount in {name}"
+        time.sleep(0.1)
+    yield name
+    api.call("DELETE", f"/api/v1/namespaces/{name}")
+
+
 @pytest.fixture
-def fleet(node_agent: AgentProcess, cluster: Cluster, registry: Registry, namespace: str) -> Iterator[Fleet]:
-    """A namespace on these nodes; every fault is gone afterwards, and every pod."""
-    fleet = Fleet(node_agent, cluster, registry, namespace)
+def fleet(node_agent: AgentProcess, api: Api, registry: Registry, agent_namespace: str) -> Iterator[Fleet]:
+    """The nodes and a fresh family of pod names; every fault is gone afterwards, and every pod."""
+    fleet = Fleet(node_agent, api, registry, agent_namespace)
     yield fleet
     fleet.close()

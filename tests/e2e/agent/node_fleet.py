@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cocoon_devkit.agent.client import AgentClient
 from cocoon_devkit.agent.launch import AgentProcess
-from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.registry import Registry
 
 NODES = ("n1", "n2")
@@ -20,24 +22,59 @@ IMAGE = "base"
 
 VM = "vm.cocoonstack.io/"
 SET = "cocoonset.cocoonstack.io/"
+ID = f"{VM}id"
+IP = f"{VM}ip"
 LIFECYCLE = f"{VM}lifecycle-state"
-GENERATION = f"{SET}generation"
 OBSERVED = f"{VM}lifecycle-observed-generation"
 MESSAGE = f"{VM}lifecycle-state-message"
+GENERATION = f"{SET}generation"
+BASE_IMAGE = "cocoonstack.snapshot.baseimage"
 
-_ACCEPT = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_OF_SET = frozenset(
+    {"mode", "image", "os", "managed", "snapshot-policy", "generation", "storage", "force-pull", "network"}
+)
+_COUNTER = itertools.count(1)
 
 Obj = dict[str, Any]
 
 
-class Fleet:
-    """Two nodes, a cluster, a registry and a namespace. VM names are unique to the namespace."""
+class Api:
+    """Plain requests to the API server through ``kubectl proxy``: an end-to-end test polls, and must not spawn for it."""
 
-    def __init__(self, process: AgentProcess, cluster: Cluster, registry: Registry, namespace: str) -> None:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def call(self, method: str, path: str, body: Obj | None = None, content_type: str = "application/json") -> Obj:
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self._url + path, method=method, data=data)
+        request.add_header("Content-Type", content_type)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return dict(json.load(answer))
+
+    def find(self, path: str) -> Obj | None:
+        try:
+            return self.call("GET", path)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def stream(self, path: str) -> Iterator[Obj]:
+        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(self._url + path, timeout=60) as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+class Fleet:
+    """Two nodes, a registry, a namespace. Pod names are short in tests and unique in the cluster."""
+
+    def __init__(self, process: AgentProcess, api: Api, registry: Registry, namespace: str) -> None:
         self.process = process
-        self.cluster = cluster
+        self.api = api
         self.registry = registry
         self.namespace = namespace
+        self.prefix = f"t{next(_COUNTER)}"
         self.started = self.agent.mark()
 
     @property
@@ -45,23 +82,33 @@ class Fleet:
         return self.process.client
 
     def close(self) -> None:
-        """Clear every fault and let every pod go."""
+        """Clear every fault and let every pod go; nobody waits for it, names are not used again."""
         for node in NODES:
             self.agent.clear(node)
-        self.kubectl("delete", "pods", "--all", "--wait=false")
-        self.until(lambda: self.cluster.kubectl.get("pods", "-n", self.namespace)["items"] == [], "every pod is gone")
+        self.api.call("DELETE", self._pods, {"gracePeriodSeconds": 0})
 
-    def kubectl(self, *args: str) -> str:
-        return self.cluster.kubectl(*args, "--namespace", self.namespace).stdout
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def full(self, name: str) -> str:
+        """The name of a pod in the cluster."""
+        return f"{self.prefix}-{name}"
+
+    def path(self, name: str) -> str:
+        return f"{self._pods}/{self.full(name)}"
+
+    def vm(self, name: str) -> str:
+        """The VM name of a pod."""
+        return f"vk-{self.namespace}-{self.full(name)}"
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def vm(self, name: str) -> str:
-        """The VM name of a pod: that of an agent's slot, such as ``demo-0``."""
-        return f"vk-{self.namespace}-{name}"
+    def pod(self, name: str, /, *, node: str | None = "n1", **changes: str | None) -> Obj:
+        """A pod object; ``changes`` are annotations by short name (``hibernate``, ``mode``), None leaves one out.
 
-    def pod(self, name: str, **changes: str | None) -> Obj:
-        """A pod object; ``changes`` are annotations by short name (``hibernate``, ``mode``), None leaves one out."""
+        Without a ``node`` it waits for the scheduler, which may choose either.
+        """
         notes: dict[str, str | None] = {
             f"{VM}name": self.vm(name),
             f"{SET}mode": "clone",
@@ -77,13 +124,13 @@ class Fleet:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": name,
+                "name": self.full(name),
                 "namespace": self.namespace,
                 "annotations": {key: value for key, value in notes.items() if value is not None},
             },
             "spec": {
                 "terminationGracePeriodSeconds": 1,
-                "nodeName": "n1",
+                **({"nodeName": node} if node else {}),
                 "tolerations": [
                     {"key": "virtual-kubelet.io/provider", "operator": "Exists"},
                     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
@@ -93,31 +140,32 @@ class Fleet:
             },
         }
 
-    def owned(self, pod: Obj, owner: str) -> Obj:
-        """The pod with an owner reference to a CocoonSet of that name."""
-        reference = {"apiVersion": "v1", "kind": "CocoonSet", "name": owner, "uid": "none", "controller": True}
-        pod["metadata"]["ownerReferences"] = [reference]
-        return pod
-
     def create(self, pod: Obj) -> str:
         """Create a pod; returns its UID."""
-        text = self.cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(pod)).stdout
-        return str(json.loads(text)["metadata"]["uid"])
+        return str(self.api.call("POST", self._pods, pod)["metadata"]["uid"])
 
-    def boot(self, name: str, **changes: str | None) -> Obj:
+    def begin(self, name: str, /, *, node: str | None = "n1", **changes: str | None) -> str:
+        """Create a pod of this name; returns its UID."""
+        return self.create(self.pod(name, node=node, **changes))
+
+    def boot(self, name: str, /, *, node: str | None = "n1", **changes: str | None) -> Obj:
         """Create a pod and wait until it is ready."""
-        self.create(self.pod(name, **changes))
+        self.begin(name, node=node, **changes)
         return self.until_state(name, "ready")
 
     def get(self, name: str) -> Obj | None:
-        answer = self.cluster.kubectl("get", "pod", name, "-n", self.namespace, "-o", "json", check=False)
-        return json.loads(answer.stdout) if answer.returncode == 0 else None
+        return self.api.find(self.path(name))
 
-    def annotate(self, name: str, **changes: str | None) -> None:
+    def the_pod(self, name: str) -> Obj:
+        pod = self.get(name)
+        assert pod is not None
+        return pod
+
+    def annotate(self, name: str, /, **changes: str | None) -> None:
         """Patch annotations by short name; None removes one."""
         notes = {long_name(key): value for key, value in changes.items()}
-        body = json.dumps({"metadata": {"annotations": notes}})
-        self.kubectl("patch", "pod", name, "--type", "merge", "-p", body)
+        body = {"metadata": {"annotations": notes}}
+        self.api.call("PATCH", self.path(name), body, "application/merge-patch+json")
 
     def hibernate(self, name: str) -> Obj:
         """Ask for sleep and wait for it."""
@@ -129,16 +177,51 @@ class Fleet:
         self.annotate(name, hibernate=None)
         return self.until_state(name, "ready")
 
-    def delete(self, name: str, *, wait: bool = True) -> None:
-        """Delete a pod; with ``wait`` until the object is gone and the agent has forgotten it."""
-        self.kubectl("delete", "pod", name, "--wait=false")
-        if wait:
-            self.until_gone(name)
+    def ask_delete(self, name: str, *, force: bool = False) -> None:
+        """Send the DELETE; with ``force`` the object vanishes at once."""
+        self.api.call("DELETE", self.path(name), {"gracePeriodSeconds": 0} if force else {})
+
+    def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete a pod, and wait until the object is gone and the agent has forgotten it."""
+        self.ask_delete(name, force=force)
+        self.until_gone(name)
+
+    def release(self, name: str) -> None:
+        """What the operator does to a saved pod of a released seat: keep flag, then delete."""
+        self.annotate(name, keep_snapshot_on_delete="true")
+        self.delete(name)
 
     def events(self, name: str) -> set[str]:
         """The reasons of the events on a pod."""
-        items = self.cluster.kubectl.get("events", "-n", self.namespace)["items"]
-        return {each["reason"] for each in items if each["involvedObject"]["name"] == name}
+        path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={self.full(name)}"
+        return {str(each["reason"]) for each in self.api.call("GET", path)["items"]}
+
+    @contextlib.contextmanager
+    def recording(self, name: str) -> Iterator[list[Obj]]:
+        """Watch a pod from before its creation on: every version that an observer could see, in order."""
+        seen: list[Obj] = []
+        version = self.api.call("GET", self._pods)["metadata"]["resourceVersion"]
+        field = f"fieldSelector=metadata.name={self.full(name)}"
+        path = f"{self._pods}?watch=true&{field}&resourceVersion={version}&timeoutSeconds=30"
+        done = threading.Event()
+
+        def record() -> None:
+            for event in self.api.stream(path):
+                if done.is_set():
+                    return
+                seen.append(event["object"])
+
+        thread = threading.Thread(target=record, daemon=True)
+        thread.start()
+        yield seen
+        # The stream ends with its own timeout; what matters is that it saw the last version that the test saw.
+        last = self.get(name)
+        if last is not None:
+            wanted = last["metadata"]["resourceVersion"]
+            self.until(
+                lambda: any(each["metadata"]["resourceVersion"] == wanted for each in seen), "the watch is level"
+            )
+        done.set()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -146,13 +229,14 @@ class Fleet:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"not within {seconds} s: {what}"
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def until_pod(self, name: str, condition: Callable[[Obj], bool], what: str, seconds: float = 15.0) -> Obj:
-        seen: list[Obj | None] = []
+        """Wait for a condition of a pod; returns the pod as it then is."""
+        seen: list[Obj | None] = [None]
 
         def holds() -> bool:
-            seen[:] = [self.get(name)]
+            seen[0] = self.get(name)
             return seen[0] is not None and condition(seen[0])
 
         try:
@@ -163,23 +247,28 @@ class Fleet:
         return seen[0]
 
     def until_state(self, name: str, state: str, seconds: float = 15.0) -> Obj:
-        """Wait for a lifecycle state, and for the pod status that goes with it."""
+        """Wait for a lifecycle state, and for the pod status that goes with ``hibernated``."""
         pod = self.until_pod(name, lambda pod: note(pod, LIFECYCLE) == state, f"{name} is {state}", seconds)
         if state == "hibernated":
             return self.until_pod(name, lambda pod: pod["status"]["phase"] == "Pending", f"{name} is Pending")
         return pod
 
-    def until_event(self, name: str, reason: str) -> None:
-        self.until(lambda: reason in self.events(name), f"event {reason} on {name}")
+    def until_event(self, name: str, *reasons: str) -> None:
+        self.until(lambda: set(reasons) <= self.events(name), f"events {reasons} on {name}")
 
     def until_gone(self, name: str) -> None:
-        key = f"{self.namespace}/{name}"
+        """Wait until the object is gone and no agent tracks it any more."""
+        key = f"{self.namespace}/{self.full(name)}"
 
         def gone() -> bool:
             tracked = {pod["key"] for node in NODES for pod in self.agent.pods(node)}
             return self.get(name) is None and key not in tracked
 
         self.until(gone, f"{name} is gone")
+
+    def settle(self, seconds: float = 0.4) -> None:
+        """Give the agent time to do what it must not do."""
+        time.sleep(seconds)
 
     # -- what the nodes and the registry have --------------------------------------------------------------------------
 
@@ -196,6 +285,10 @@ class Fleet:
         """The local snapshot that is named like the VM."""
         return self.agent.snapshots(node).get(self.vm(name))
 
+    def local_id(self, name: str, node: str = "n1") -> str:
+        snapshot = self.local(name, node)
+        return str(snapshot["id"]) if snapshot is not None else ""
+
     def work(self, name: str, text: str, node: str = "n1") -> None:
         self.agent.write_work(node, self.vm(name), text)
 
@@ -203,19 +296,41 @@ class Fleet:
         """The journal since the test began."""
         return self.agent.journal(since=self.started if since is None else since, kind=kind, op=op)
 
+    def writes(self, name: str, since: int | None = None) -> list[Obj]:
+        """The agent's writes to a pod: annotation patches, status patches, deletes."""
+        key = f"{self.namespace}/{self.full(name)}"
+        ops = {"annotate", "status", "delete"}
+        return [each for each in self.journal("api", since=since) if each["op"] in ops and each["pod"] == key]
+
+    def calls(self, name: str, since: int | None = None) -> list[str]:
+        """What the framework called for a pod: ``create``, ``update``, ``delete`` and their failures."""
+        key = f"{self.namespace}/{self.full(name)}"
+        return [str(each["op"]) for each in self.journal("provider", since=since) if each.get("pod") == key]
+
+    def engine(self, op: str, name: str, since: int | None = None) -> list[Obj]:
+        """Engine calls about the VM of a pod."""
+        return [each for each in self.journal("engine", op, since=since) if each.get("vm") == self.vm(name)]
+
     def layer_reads(self, since: int) -> list[Obj]:
         return [each for each in self.journal("registry", "GET", since=since) if each["blob"] == "layer"]
 
+    # -- the registry -------------------------------------------------------------------------------------------------
+
     def manifest(self, repository: str, tag: str) -> Obj | None:
         """The manifest behind a tag, None when the registry says that there is none."""
-        body = self._registry("GET", f"{repository}/manifests/{tag}", {"Accept": _ACCEPT})
+        body = self.ask_registry("GET", f"{repository}/manifests/{tag}", {"Accept": MANIFEST})
         return json.loads(body) if body is not None else None
+
+    def the_manifest(self, name: str, tag: str = "hibernate") -> Obj:
+        manifest = self.manifest(self.vm(name), tag)
+        assert manifest is not None
+        return manifest
 
     def config(self, repository: str, tag: str) -> Obj:
         """The config blob behind a tag."""
         manifest = self.manifest(repository, tag)
         assert manifest is not None
-        body = self._registry("GET", f"{repository}/blobs/{manifest['config']['digest']}", {})
+        body = self.ask_registry("GET", f"{repository}/blobs/{manifest['config']['digest']}", {})
         assert body is not None
         return dict(json.loads(body))
 
@@ -227,14 +342,15 @@ class Fleet:
         return self.manifest(self.vm(name), tag) is not None
 
     def put_manifest(self, repository: str, tag: str, manifest: Obj) -> None:
-        headers = {"Content-Type": "application/vnd.oci.image.manifest.v1+json"}
-        self._registry("PUT", f"{repository}/manifests/{tag}", headers, json.dumps(manifest).encode())
+        data = json.dumps(manifest).encode()
+        self.ask_registry("PUT", f"{repository}/manifests/{tag}", {"Content-Type": MANIFEST}, data)
 
     def drop_tag(self, name: str, tag: str = "hibernate") -> None:
         """What the operator does after a wake."""
-        self._registry("DELETE", f"{self.vm(name)}/manifests/{tag}", {})
+        self.ask_registry("DELETE", f"{self.vm(name)}/manifests/{tag}", {})
 
-    def _registry(self, method: str, path: str, headers: dict[str, str], data: bytes | None = None) -> bytes | None:
+    def ask_registry(self, method: str, path: str, headers: dict[str, str], data: bytes | None = None) -> bytes | None:
+        """Return the body of the answer, None for 404."""
         url = f"{self.registry.url}/v2/{PREFIX}/{path}"
         request = urllib.request.Request(url, method=method, headers=headers, data=data)
         try:
@@ -246,11 +362,22 @@ class Fleet:
             raise
 
 
+def owned(pod: Obj, owner: str) -> Obj:
+    """The pod with an owner reference of kind CocoonSet; its group is unknown, so that nobody collects the orphan."""
+    reference = {
+        "apiVersion": "agent-test.invalid/v1",
+        "kind": "CocoonSet",
+        "name": owner,
+        "uid": "0",
+        "controller": True,
+    }
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [reference]}}
+
+
 def long_name(key: str) -> str:
     """``hibernate`` -> ``vm.cocoonstack.io/hibernate``; underscores stand for dashes."""
     name = key.replace("_", "-")
-    of_set = {"mode", "image", "os", "managed", "snapshot-policy", "generation", "storage", "force-pull", "network"}
-    return (SET if name in of_set else VM) + name
+    return (SET if name in _OF_SET else VM) + name
 
 
 def note(pod: Obj, key: str) -> str:
