@@ -65,7 +65,7 @@ dev-down: setup ## Stop them and remove their data
 	@$(BIN)/cocoon-devkit down
 
 dev-status: setup ## Show what runs and how to reach it
-	@$(BIN)/cocoon-devkit status
+	@$(BIN)/cocoon-devkit status || true
 
 $(UV): requirements/uv.txt
 	@$(PYTHON) -m venv --clear .tools/uv
