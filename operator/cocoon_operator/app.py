@@ -20,7 +20,8 @@ from cocoon_operator import handlers, kopf_settings, logs
 from cocoon_operator.config import Config, ConfigError, add_flags, load
 from cocoon_operator.health import AddressInUseError, Health, Servers
 from cocoon_operator.metrics import Metrics
-from cocoon_operator.runtime import Runtime, StartError
+from cocoon_operator.runtime import Runtime
+from cocoon_operator.startup import StartError
 
 log = structlog.get_logger(__name__)
 

@@ -18,7 +18,8 @@ from cocoon_operator import kopf_settings, logs
 from cocoon_operator.api import keys
 from cocoon_operator.config import Config, ConfigError, load
 from cocoon_operator.metrics import Metrics
-from cocoon_operator.runtime import Runtime, StartError
+from cocoon_operator.runtime import Runtime
+from cocoon_operator.startup import StartError
 
 log = structlog.get_logger(__name__)
 
@@ -28,9 +29,9 @@ _KINDS: Final = (keys.PLURAL_SETS, keys.PLURAL_HIBERNATIONS)
 def register(registry: kopf.OperatorRegistry, runtime: Callable[[], Runtime]) -> None:
     """Register the login and the event handlers; ``runtime`` gives the parts once they are there."""
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**_: Any) -> kopf.AiohttpSession:
-        """Give Kopf a session of its own that renews our token; it closes the session and asks again after a 401."""
+        """Give Kopf a session that renews our token and that it may close; after a 401 it asks for another."""
         connection = runtime().connection
         return kopf.AiohttpSession(server=connection.server, aiohttp_session=connection.open_session(limit=0))
 
@@ -87,8 +88,8 @@ def _end_process(ended: Any) -> None:
 def _register_with_kopf_run() -> None:
     under_kopf = _UnderKopf()
     registry = kopf.get_default_registry()
-    kopf.on.startup(registry=registry)(under_kopf.startup)
-    kopf.on.cleanup(registry=registry)(under_kopf.cleanup)
+    kopf.on.startup(registry=registry, id="startup")(under_kopf.startup)
+    kopf.on.cleanup(registry=registry, id="cleanup")(under_kopf.cleanup)
     register(registry, under_kopf.get)
 
 

@@ -1,7 +1,4 @@
-"""Kopf as a source of events that writes nothing: no annotations, no finalizers, no events, no status.
-
-Its finalizer setting is left alone on purpose: Kopf *removes* a finalizer of that name from every object it sees.
-"""
+"""Kopf as a source of events that writes nothing: no annotations, no finalizers, no events, no status."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ from typing import Any
 
 import kopf
 from typing_extensions import override
+
+from cocoon_operator.api import keys
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
@@ -55,6 +54,8 @@ def configure(settings: kopf.OperatorSettings) -> None:
     """Apply the project's settings to a Kopf operator."""
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
+    # Kopf *removes* this finalizer from every object it sees, so it must be neither ours nor another operator's.
+    settings.persistence.finalizer = f"{keys.GROUP}/never-written"
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True

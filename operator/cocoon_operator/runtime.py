@@ -5,19 +5,13 @@ Both ways to start the operator use it: ``cocoon-operator run`` and ``kopf run -
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
 from typing_extensions import override
 
-from cocoon_operator.api import keys
-from cocoon_operator.api.errors import KubeError, NotFoundError
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
-from cocoon_operator.clients.kubernetes.connection import Connection, ConnectionSetupError, find_connection
-from cocoon_operator.clients.kubernetes.resources import SETS
+from cocoon_operator.clients.kubernetes.connection import Connection
 from cocoon_operator.clients.registry.client import RegistryClient
 from cocoon_operator.clients.registry.patience import Patience
 from cocoon_operator.config import Config
@@ -26,14 +20,7 @@ from cocoon_operator.engine.engine import Engine, EngineSettings, Ports
 from cocoon_operator.engine.lease import Elector, Periods
 from cocoon_operator.metrics import Metrics
 from cocoon_operator.reconcile.reconciler import Reconciler
-
-log = structlog.get_logger(__name__)
-
-_KINDS = frozenset({keys.PLURAL_SETS, keys.PLURAL_HIBERNATIONS})
-
-
-class StartError(Exception):
-    """The operator cannot start; the message is one sentence that says what to do."""
+from cocoon_operator.startup import connect
 
 
 class Runtime:
@@ -64,51 +51,11 @@ class Runtime:
 
     @classmethod
     async def open(cls, config: Config, env: Mapping[str, str], metrics: Metrics) -> Runtime:
-        """Find the API server and the CRDs, then start the engine. Raises :class:`StartError`."""
-        try:
-            connection = await find_connection(config.kubeconfig, env=env)
-            connection.ssl_context()
-        except ConnectionSetupError as error:
-            raise StartError(f"no way to the API server: {error}") from error
+        """Find the API server and the CRDs, then start the engine. Raises :class:`startup.StartError`."""
+        connection = await connect(config.kubeconfig, env, crd_timeout=config.crd_timeout)
         runtime = cls(config, connection, metrics)
-        try:
-            await runtime.check()
-        except BaseException:
-            await runtime.close_clients()
-            raise
         runtime.engine.start()
         return runtime
-
-    async def check(self) -> None:
-        """Wait for the API server and for both kinds to be served. Raises :class:`StartError`."""
-        try:
-            version = await self._client.get_path("/version")
-        except KubeError as error:
-            raise StartError(
-                f"the API server {self.connection.server} ({self.connection.source}) does not answer: {error};"
-                " check that it runs and that KUBECONFIG or --kubeconfig names the right cluster"
-            ) from error
-        log.info(
-            "connected", server=self.connection.server, source=self.connection.source, version=version["gitVersion"]
-        )
-        deadline = time.monotonic() + self.config.crd_timeout
-        while missing := _KINDS - await self._served():
-            if time.monotonic() >= deadline:
-                names = " and ".join(f"{name}.{keys.GROUP}" for name in sorted(missing))
-                raise StartError(
-                    f"the API server does not serve {names}: install the CRDs first (kubectl apply -f crds/)"
-                )
-            log.info("waiting for the CRDs", missing=sorted(missing))
-            await asyncio.sleep(1.0)
-
-    async def _served(self) -> frozenset[str]:
-        try:
-            document = await self._client.get_path(SETS.root)
-        except NotFoundError:
-            return frozenset()
-        except KubeError as error:
-            raise StartError(f"the API server does not tell what it serves: {error}") from error
-        return frozenset(str(resource.get("name")) for resource in document.get("resources") or ())
 
     async def close(self) -> None:
         """Stop the engine gracefully, then close the clients."""

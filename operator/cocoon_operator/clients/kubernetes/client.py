@@ -33,6 +33,8 @@ from cocoon_operator.clients.kubernetes.resources import Resource
 
 T = TypeVar("T")
 
+_USER_AGENT: Final = "cocoon-operator"
+
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 
@@ -320,7 +322,7 @@ class KubeClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = self.connection.open_session()
+            self._session = self.connection.open_session(user_agent=_USER_AGENT)
         return self._session
 
     def _tell(self, call: _Call, code: int, started: float) -> None:

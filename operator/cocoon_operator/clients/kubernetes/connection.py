@@ -96,10 +96,11 @@ class Connection:
             context.verify_mode = ssl.CERT_NONE
         return context
 
-    def open_session(self, *, limit: int = 100) -> aiohttp.ClientSession:
+    def open_session(self, *, user_agent: str = "", limit: int = 100) -> aiohttp.ClientSession:
         """Open a session that sends our identity with every request; the caller closes it."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self.ssl_context()),
+            headers={"User-Agent": user_agent} if user_agent else None,
             middlewares=(self._authorize,),
             proxy=self.proxy or None,
         )
