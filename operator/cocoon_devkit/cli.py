@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from cocoon_devkit.dev import DevEnvironment
 from cocoon_devkit.errors import DevkitError
-from cocoon_devkit.tools import find_tools, say_on_stderr
+from cocoon_devkit.tools import INTERRUPTED, find_tools, say_on_stderr
 
 Action = Callable[[], int]
 
@@ -22,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DevkitError as error:
         say_on_stderr(f"cocoon-devkit: {error}")
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def up() -> int:

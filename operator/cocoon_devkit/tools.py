@@ -21,6 +21,8 @@ from cocoon_devkit.toolchain import Toolchain, find_toolchain
 
 CACHE_VARIABLE = "COCOON_TOOLS_CACHE"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+INTERRUPTED = 130
+"""The exit code of a command that was ended by Ctrl-C, as shells have it."""
 
 
 def say_on_stderr(line: str) -> None:
@@ -106,6 +108,8 @@ def main() -> int:
     except DevkitError as error:
         say_on_stderr(f"cocoon-devkit: {error}")
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
