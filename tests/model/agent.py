@@ -35,13 +35,15 @@ class ModelAgent:
     vms: dict[str, ModelVM] = field(default_factory=dict)
     history: list[str] = field(default_factory=list)
     fail: set[str] = field(default_factory=set)
-    """Any of boot, save, push, wake: what fails until it is taken out again."""
+    """Any of boot, save, push, wake, report: what fails until it is taken out again."""
     counter: int = 0
 
     def run(self, steps: int = 200) -> None:
         """Step until nothing is left to do."""
         for _ in range(steps):
-            if not any(self.step(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in self.api.list("pod")):
+            if not any(
+                self.step(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in self.api.list("pod")
+            ):
                 return
         raise AssertionError("the model agent does not come to rest")
 
@@ -102,6 +104,8 @@ class ModelAgent:
             return self._hibernate(pod, vm_name, vm, state)
         slept = "model/trace" in annotations
         if flagged and slept and state in ("hibernating", "hibernated", "failed"):
+            if "model/stuck" in annotations:
+                return False
             if state == "hibernating" and annotations.get(keys.VM_ID) is None:
                 return self._lifecycle(pod, "hibernated")
             return self._echo(pod, state)
@@ -116,6 +120,9 @@ class ModelAgent:
         if vm is None and state != "creating":
             if state == "failed" and not self._may_retry(annotations, vm_name):
                 return self._echo(pod, state)
+            if "model/stuck" in annotations:
+                self._annotate(pod, {"model/stuck": None})
+                return True
             return self._lifecycle(pod, "creating")
         if vm is None:
             return self._boot(pod, vm_name)
@@ -185,6 +192,9 @@ class ModelAgent:
         if annotations.get(keys.VM_ID) or "model/trace" not in annotations:
             self._annotate(pod, {keys.VM_ID: None, keys.VM_IP: None, "model/trace": "slept"})
             return True
+        if "report" in self.fail:
+            # Killed between removing the VM and saying so: nothing is said any more until the pod is woken (N192).
+            self._annotate(pod, {"model/stuck": "true"})
         del self.vms[vm_name]
         self.history.append(f"slept {vm_name} {vm.memory}")
         self._status(pod, {"phase": "Pending", "containerStatuses": None, "conditions": None})

@@ -152,7 +152,11 @@ class ModelAPIServer:
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         self.objects[(kind, metadata["namespace"], metadata["name"])] = obj
-        if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not (kind == "pod" and _on_node(obj)):
+        if (
+            metadata.get("deletionTimestamp")
+            and not metadata.get("finalizers")
+            and not (kind == "pod" and _on_node(obj))
+        ):
             return self.remove(kind, metadata["namespace"], metadata["name"])
         self.changes.append(("MODIFIED", copy.deepcopy(obj)))
         return copy.deepcopy(obj)

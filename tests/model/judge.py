@@ -69,7 +69,9 @@ class Judge:
         if found is None or found["metadata"].get("deletionTimestamp"):
             return
         digest = self.world.registry.tags[(vm_name, tag)]
-        others = [t for (repo, t), d in self.world.registry.tags.items() if repo == vm_name and d == digest and t != tag]
+        others = [
+            t for (repo, t), d in self.world.registry.tags.items() if repo == vm_name and d == digest and t != tag
+        ]
         if others:
             return
         pod = self.world.pod()
@@ -118,7 +120,9 @@ class Judge:
         content = self.world.registry.content(vm_name, "hibernate")
         if content is not None and content["memory"] == truth.memory:
             return True
-        return any(m["memory"] == truth.memory for (repo, _), m in self.world.registry.manifests.items() if repo == vm_name)
+        return any(
+            m["memory"] == truth.memory for (repo, _), m in self.world.registry.manifests.items() if repo == vm_name
+        )
 
     def _given_up(self, found: Object, vm_name: str) -> bool:
         asked = (found["metadata"].get("annotations") or {}).get(keys.START_FRESH, "")

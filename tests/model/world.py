@@ -81,9 +81,7 @@ class ModelCluster:
         self.hook("before", f"delete {pod.name}")
         if self.api.get("pod", pod.namespace, pod.name) is None:
             return False
-        answer = self.api.delete(
-            "pod", pod.namespace, pod.name, by=OPERATOR, uid=pod.uid, version=pod.resource_version
-        )
+        answer = self.api.delete("pod", pod.namespace, pod.name, by=OPERATOR, uid=pod.uid, version=pod.resource_version)
         if self.api.get("pod", pod.namespace, pod.name) is None:
             self.cache.remove("pod", answer)
         else:
@@ -193,7 +191,7 @@ class World:
     def start_operator(self) -> None:
         """A new process: nothing is remembered, everything is listed."""
         self.cache = ModelCache()
-        self.cluster = ModelCluster(self.api, self.cache, lambda moment, call: self.hook(moment, call))
+        self.cluster = ModelCluster(self.api, self.cache, self._call)
         self.claims = ModelClaims(self.cache)
         self.reconciler = Reconciler(
             cluster=self.cluster,
@@ -208,6 +206,9 @@ class World:
         for kind in ("set", "pod", "hibernation"):
             for obj in self.api.list(kind):
                 self.cache.apply(kind, obj)
+
+    def _call(self, moment: str, call: str) -> None:
+        self.hook(moment, call)
 
     def observe(self, limit: int | None = None) -> int:
         """Let the operator's watches catch up, wholly or by ``limit`` changes."""

@@ -50,6 +50,8 @@ class Memory:
     """When the status first differed from the stored one without an edge."""
     written_at: datetime | None = None
     """When a status without an edge was last written."""
+    stalled_at: datetime | None = None
+    """When a save first looked stalled, until that is stored."""
 
 
 class Next(Enum):
@@ -104,6 +106,7 @@ class Run:
         self.errors: list[Exception] = []
         self.requeue: float | None = None
         self.collection: tuple[str, str] | None = None
+        self.stalled: tuple[str, str, str] | None = None
         self.silent = False
 
     # -- reading ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from cocoon_operator.api.pod import Pod, parse_int
 from cocoon_operator.reconcile import records, tags
 from cocoon_operator.reconcile.members import Member, members_of, slot_number
 from cocoon_operator.reconcile.run import Run, SnapshotState
+from cocoon_operator.reconcile.steps import stalled
 from cocoon_operator.reconcile.steps.deletion import COLLECTION
 
 WINDOW: Final = timedelta(seconds=2)
@@ -203,6 +204,8 @@ def _conditions(run: Run, phase: SetPhase, counts: Mapping[str, int]) -> list[di
     fresh = [_ready(run, phase, counts), _progressing(run, phase)]
     if (snapshot := _snapshot(run)) is not None:
         fresh.append(_condition(run, tags.CONDITION, snapshot.status, snapshot.reason, snapshot.message))
+    if run.stalled is not None and (run.stalled[0] == "True" or run.stored(stalled.CONDITION)):
+        fresh.append(_condition(run, stalled.CONDITION, *run.stalled))
     if run.collection is not None:
         fresh.append(_condition(run, COLLECTION, "False", *run.collection))
     for entry in fresh:

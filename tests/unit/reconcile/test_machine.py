@@ -182,7 +182,7 @@ class SetMachine(RuleBasedStateMachine):
         self.world.agent.run()
         self.judge.look()
 
-    @rule(what=st.sampled_from(["boot", "push", "wake"]), on=st.booleans())
+    @rule(what=st.sampled_from(["boot", "push", "wake", "report"]), on=st.booleans())
     def agent_fails(self, what: str, on: bool) -> None:
         (self.world.agent.fail.add if on else self.world.agent.fail.discard)(what)
 
@@ -248,9 +248,9 @@ class SetMachine(RuleBasedStateMachine):
         world.registry.down = world.registry.refuse_drops = ""
         world.lose_drop_answers = False
         world.observe()
-        for _ in range(3):
+        for _ in range(4):
             self._do(world.settle())
-            world.clock.advance(60)
+            world.clock.advance(70)
         found = self._set()
         if found is None or found["metadata"].get("deletionTimestamp"):
             assert found is None, "a deleted set stays for ever"

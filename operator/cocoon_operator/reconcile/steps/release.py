@@ -49,7 +49,7 @@ async def _release(run: Run, pod: Pod) -> None:
 
 async def _keep_cache(run: Run, pod: Pod) -> Pod | None:
     """Ask the agent to keep its copy. Best effort: losing the flag costs a pull at the wake, never correctness (I4, S152)."""
-    if pod.keep_snapshot or not pod.managed:
+    if pod.keep_snapshot or not pod.managed or not pod.spec.node_name:
         return pod
     try:
         return await run.annotate(pod, {keys.KEEP_SNAPSHOT: "true"}, guarded=True)

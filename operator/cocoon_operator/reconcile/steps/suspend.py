@@ -14,7 +14,7 @@ from cocoon_operator.reconcile import facts, tags
 from cocoon_operator.reconcile.intent import Ask, Intent, decide
 from cocoon_operator.reconcile.members import main_member
 from cocoon_operator.reconcile.run import Next, Run
-from cocoon_operator.reconcile.steps import main, release
+from cocoon_operator.reconcile.steps import main, release, stalled
 
 
 async def step(run: Run) -> Next:
@@ -26,6 +26,8 @@ async def step(run: Run) -> Next:
         return await main.create(run)
     if not run.live:
         return _nothing_left(run)
+    if await stalled.step(run) is Next.PERSIST:
+        return Next.PERSIST
     await _flag(run)
     gate = await _gate(run)
     if gate.waiting or run.errors:
@@ -70,7 +72,7 @@ async def _flag(run: Run) -> None:
     """Stamp and flag in one patch a pod (W-35), every live pod of the set (S134)."""
     pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
     for pod in run.live:
-        if pod.hibernate:
+        if pod.hibernate or stalled.waking(run, pod):
             await _try(run, pod, {})
         elif run.vm_name(pod) not in pending or await _settled(run, pod):
             await _try(run, pod, {keys.HIBERNATE: "true"})
@@ -126,12 +128,12 @@ async def _gate(run: Run) -> Gate:
     """Every managed VM is asleep in this generation, and its tag was seen (4.4). The tag is asked only after the agent spoke."""
     gate = Gate({}, 0, 0, [])
     for pod in run.live:
-        verdict = judge(pod, run.set.generation)
+        verdict = judge(pod, run.set.generation, run.spec.hibernate_policy)
         if verdict is Asleep.SKIP:
             continue
         gate.managed += 1
-        vm_name = run.vm_name(pod)
-        found = await _saved(run, vm_name) if verdict is Asleep.YES and vm_name else None
+        vm_name = run.vm_name(pod) or pod.vm_name
+        found = await _saved(run, vm_name) if verdict is Asleep.YES else None
         if found is None:
             gate.waiting.append(f"{pod.name} ({_doing(pod)})")
         else:
@@ -140,9 +142,14 @@ async def _gate(run: Run) -> Gate:
     return gate
 
 
-def judge(pod: Pod, generation: int) -> Asleep:
-    """Read one pod for the gate. A pod that failed to hibernate holds a living VM, and does block (W-62)."""
+def judge(pod: Pod, generation: int, policy: HibernatePolicy) -> Asleep:
+    """Read one pod for the gate. A pod that failed to hibernate holds a living VM, and does block (W-62).
+
+    A pod without a node has no VM: a release takes it away, and what its tag holds stays on record.
+    """
     if not pod.managed or facts.read(pod) is facts.Fact.DEAD:
+        return Asleep.SKIP
+    if pod.spec.node_name == "" and policy is HibernatePolicy.RELEASE:
         return Asleep.SKIP
     if not pod.hibernate or pod.vm_name == "":
         return Asleep.NOT_YET
