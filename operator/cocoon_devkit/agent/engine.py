@@ -66,6 +66,8 @@ class Engine:
 
     async def run(self, request: VMRequest, *, mode: str = "run") -> VMRecord:
         """Boot a fresh VM from an image (R2.8) or, with mode ``clone``, from a directory. Raises :class:`EngineError`."""
+        if mode == "run" and (request.memory < 512 << 20 or request.storage < 10 << 30):
+            raise EngineError("a VM needs 512Mi of memory and 10Gi of storage at least")
         memory = Memory(boot_id=new_id())
         memory.history.append(f"booted {request.clone_from_dir or request.image}")
         vm = self._new_vm(request, memory)
@@ -101,8 +103,6 @@ class Engine:
             raise EngineError(f"{name!r} is not a VM name")
         if self._vms.get(name) is not None:
             raise EngineError(f"a VM named {name} exists")
-        if request.memory < 512 << 20 or request.storage < 10 << 30:
-            raise EngineError("a VM needs 512Mi of memory and 10Gi of storage at least")
         self._addresses += 1
         number = self._addresses
         return VMRecord(

@@ -66,8 +66,24 @@ def agent_namespace(api: Api) -> Iterator[str]:
     api.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
+@pytest.fixture(scope="session")
+def silent_node(cluster: Cluster, api: Api, agent_namespace: str) -> Iterator[Fleet]:
+    """A node with one running pod whose heartbeats stopped when the first test began; nobody waits for it meanwhile."""
+    options = AgentOptions(nodes=("silent",), flags=("--pool", "silent", "--boot-seconds", "0"))
+    with Scratch("silent-node") as scratch, AgentProcess(cluster.kubeconfig, scratch.path, options) as process:
+        fleet = Fleet(process, api, None, agent_namespace)
+        fleet.begin("demo-0", node="silent", mode="run", image="https://example.invalid/disk.img")
+        fleet.until_state("demo-0", "ready")
+        process.client.heartbeats("silent", on=False)
+        yield fleet
+    api.call("DELETE", fleet.path("demo-0"), {"gracePeriodSeconds": 0})
+    cluster.kubectl("delete", "node", "silent")
+
+
 @pytest.fixture
-def fleet(node_agent: AgentProcess, api: Api, registry: Registry, agent_namespace: str) -> Iterator[Fleet]:
+def fleet(
+    node_agent: AgentProcess, api: Api, registry: Registry, agent_namespace: str, silent_node: Fleet
+) -> Iterator[Fleet]:
     """The nodes and a fresh family of pod names; every fault is gone afterwards, and every pod."""
     fleet = Fleet(node_agent, api, registry, agent_namespace)
     yield fleet

@@ -69,13 +69,18 @@ class Api:
 class Fleet:
     """Two nodes, a registry, a namespace. Pod names are short in tests and unique in the cluster."""
 
-    def __init__(self, process: AgentProcess, api: Api, registry: Registry, namespace: str) -> None:
+    def __init__(self, process: AgentProcess, api: Api, registry: Registry | None, namespace: str) -> None:
         self.process = process
         self.api = api
-        self.registry = registry
+        self._registry = registry
         self.namespace = namespace
         self.prefix = f"t{next(_COUNTER)}"
         self.started = self.agent.mark()
+
+    @property
+    def registry(self) -> Registry:
+        assert self._registry is not None
+        return self._registry
 
     @property
     def agent(self) -> AgentClient:

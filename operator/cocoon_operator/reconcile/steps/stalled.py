@@ -62,7 +62,7 @@ def _stuck(pod: Pod) -> bool:
 
 def _since(run: Run) -> datetime:
     stored = run.stored(CONDITION)
-    if stage(run) == STUCK and isinstance(text := stored.get("lastTransitionTime"), str):
+    if stage(run) and isinstance(text := stored.get("lastTransitionTime"), str):
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     run.memory.stalled_at = run.memory.stalled_at or run.now
     return run.memory.stalled_at
