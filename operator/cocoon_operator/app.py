@@ -26,7 +26,7 @@ from cocoon_operator.startup import StartError
 log = structlog.get_logger(__name__)
 
 _GO_STYLE: Final = re.compile(r"-(?=[a-z][a-z-]{2,})")
-_KOPF_PATIENCE: Final = 10.0
+_KOPF_PATIENCE: Final = 5.0
 
 
 def main() -> NoReturn:
@@ -136,7 +136,7 @@ class KopfWatch:
         self.task = asyncio.create_task(self._run(), name="kopf")
 
     async def stop(self) -> None:
-        """Let Kopf end, at most ten seconds."""
+        """Let Kopf end, at most five seconds."""
         self._stop.set()
         await asyncio.wait({self.task}, timeout=_KOPF_PATIENCE)
         self.task.cancel()

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_process import EMBEDDED, UNDER_KOPF, OperatorProcess
 
 from cocoon_devkit.audit import AuditEvent
 from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.registry import Registry
 from cocoon_operator.api import keys
+from tests.e2e.operator_process import EMBEDDED, UNDER_KOPF, OperatorProcess
 
 FOREIGN_FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 
@@ -98,48 +98,3 @@ def test_kopf_writes_nothing(
     touched = {event.object_ref.resource for event in events if event.verb in {"list", "watch"}}
     assert touched == {keys.PLURAL_SETS, keys.PLURAL_HIBERNATIONS}
     assert not any("kopf" in key for key in metadata.get("annotations", {}))
-
-
-@pytest.mark.scenario("S312")
-def test_kopf_run_beside_a_deployment_only_watches_until_the_lease_is_free(
-    cluster: Cluster, registry: Registry, namespace: str, tmp_path: Path
-) -> None:
-    env = {"OCI_REGISTRY": registry.address, "POD_NAMESPACE": namespace}
-    deployment = OperatorProcess(tmp_path, cluster.kubeconfig, name="deployment", env=env)
-    laptop = OperatorProcess(tmp_path, cluster.kubeconfig, name="laptop", argv=UNDER_KOPF, env=env)
-    with deployment:
-        deployment.wait_log("this replica leads")
-        with laptop:
-            laptop.wait_log("leads; this replica only watches until the Lease is free")
-            assert "this replica leads" not in laptop.output()
-            assert deployment.stop() == 0, deployment.output()
-            laptop.wait_log("this replica leads")
-            assert laptop.stop() == 0, laptop.output()
-
-
-@pytest.mark.scenario("S312")
-def test_a_second_replica_answers_probes_and_writes_nothing_but_its_tries(
-    cluster: Cluster, registry: Registry, namespace: str, tmp_path: Path
-) -> None:
-    env = {"OCI_REGISTRY": registry.address, "POD_NAMESPACE": namespace, "WATCH_NAMESPACE": namespace}
-    with OperatorProcess(tmp_path, cluster.kubeconfig, name="first", env=env) as first:
-        first.wait_log("this replica leads")
-        cluster.kubectl("create", "serviceaccount", "second", "-n", namespace)
-        cluster.kubectl(
-            "create", "clusterrolebinding", f"second-{namespace}", "--clusterrole=cluster-admin",
-            f"--serviceaccount={namespace}:second",
-        )  # fmt: skip
-        kubeconfig = cluster.service_account_kubeconfig(namespace, "second")
-        mark = cluster.audit_mark()
-        with OperatorProcess(tmp_path, kubeconfig, name="second", env=env) as second:
-            second.wait_ready()
-            assert second.probe("/healthz") == 200
-            assert "leader_election_master_status" in second.metrics()
-            cluster.kubectl("apply", "-f", "-", stdin=cocoonset(namespace, "demo"))
-            eventually(lambda: cluster.kubectl("get", "pod", "demo-0", "-n", namespace, check=False).returncode == 0)
-            assert second.stop() == 0
-        user = f"system:serviceaccount:{namespace}:second"
-        mine = [event for event in cluster.audit_events(mark) if event.user.username == user]
-        assert mine
-        assert [event for event in mine if event.is_write] == []
-    cluster.kubectl("delete", "clusterrolebinding", f"second-{namespace}")

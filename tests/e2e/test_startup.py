@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from operator_process import OperatorProcess
 
 from cocoon_devkit import checkout
 from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.controlplane import ControlPlane, ControlPlaneOptions
 from cocoon_devkit.registry import Registry
+from tests.e2e.operator_process import OperatorProcess
 
 REGISTRY = {"OCI_REGISTRY": "registry.example.com/vms"}
 

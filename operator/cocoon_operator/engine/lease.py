@@ -122,8 +122,11 @@ class Elector:
 
     async def hold(self) -> None:
         """Renew until renewing failed for too long; returns when the Lease is, or must be taken as, lost."""
-        while self.leading:
+        while True:
             await asyncio.sleep(min(self.periods.retry, max(0.0, self.remaining())))
+            if not self.leading:
+                # Also after a pause of the whole process: somebody else may have won meanwhile.
+                break
             try:
                 async with asyncio.timeout(max(0.0, self.remaining())):
                     if not await self._try():
