@@ -1,0 +1,235 @@
+"""Starting positions of a set on the model, and faults of single calls, shared by the scenario tests of the main agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.cocoonset import CocoonSetSpec
+from cocoon_operator.api.errors import KubeError
+from cocoon_operator.api.pod import Pod, pod_from_object
+from cocoon_operator.reconcile.members import Member, main_member, members_of
+from cocoon_operator.reconcile.objects import SetObject, set_from_object
+from cocoon_operator.reconcile.pods import build_main, build_sub_agent, build_toolbox
+from tests.model.apiserver import Object, cocoonset
+from tests.model.world import World
+
+VM = "vk-ns-demo-0"
+TAG = f"{VM}:hibernate"
+GET, HEAD, DROP = f"GET {TAG}", f"HEAD {TAG}", f"DELETE {TAG}"
+OLD_DIGEST = "sha256:" + "a" * 64
+
+
+# -- a set at rest ------------------------------------------------------------------------------------------------------
+
+
+async def up(world: World, **spec: Any) -> None:
+    """A set that runs, with some work in its VM."""
+    world.apply(**spec)
+    await world.settle()
+    assert world.phase == "Running"
+    world.agent.work(VM, "work")
+
+
+async def asleep(world: World, **spec: Any) -> str:
+    """A set that is suspended with that work saved; returns the digest of the save."""
+    await up(world, **spec)
+    world.edit(suspend=True)
+    await world.settle()
+    assert world.phase == "Suspended"
+    assert world.memory() is None
+    return str(world.tag())
+
+
+def saved(world: World, vm_name: str = VM, *, image: str = "base", memory: Iterable[str] = ("saved",)) -> str:
+    """A snapshot in the registry under ``:hibernate``; returns its digest."""
+    return world.registry.push(vm_name, "hibernate", {"memory": list(memory), "image": image, "id": "vm-0"})
+
+
+def made_by_go(
+    world: World, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None, **spec: Any
+) -> Object:
+    """A set that the Go operator left: finalizer, a status without ``SnapshotCurrent``, no list of names but the one given."""
+    world.apply(**spec)
+    world.api.patch(
+        "set",
+        "ns",
+        "demo",
+        {"metadata": {"finalizers": [keys.SET_FINALIZER], "annotations": dict(annotations or {})}},
+        by="go",
+    )
+    world.api.patch("set", "ns", "demo", {"status": dict(status)}, by="go", subresource="status")
+    return world.set()
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------------
+
+
+def set_object(name: str = "demo", namespace: str = "ns", generation: int = 1, **spec: Any) -> SetObject:
+    """A set as a run sees it, made from a spec with the CRD's defaults."""
+    body = cocoonset(name, namespace, **spec)
+    body["metadata"].update(uid="uid-set", generation=generation, resourceVersion="1")
+    target = set_from_object(body)
+    assert target.spec is not None, target.spec_error
+    return target
+
+
+def spec_of(target: SetObject) -> CocoonSetSpec:
+    assert target.spec is not None
+    return target.spec
+
+
+def member(target: SetObject, slot: str) -> Member:
+    """The member of a set with this slot label."""
+    return next(m for m in members_of(target, spec_of(target)) if m.slot == slot)
+
+
+def built_main(target: SetObject, *, restore: bool = False, hint: str = "") -> Object:
+    return build_main(target, spec_of(target), main_member(target), restore=restore, hint=hint)
+
+
+def built_sub(target: SetObject, slot: str = "1", *, fork_from: str = VM, node: str = "node-a") -> Object:
+    return build_sub_agent(target, spec_of(target), member(target, slot), fork_from=fork_from, node=node)
+
+
+def built_toolbox(target: SetObject, name: str = "tb") -> Object:
+    found = member(target, name)
+    assert found.toolbox is not None
+    return build_toolbox(target, spec_of(target), found, found.toolbox)
+
+
+def read(body: Mapping[str, Any]) -> Pod:
+    return pod_from_object(dict(body))
+
+
+def stand(
+    world: World,
+    body: Mapping[str, Any],
+    *,
+    node: str = "node-a",
+    annotations: Mapping[str, str | None] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> Object:
+    """Put a pod of the set ``demo`` into the world, owned by the set that is there now, bound and with this status."""
+    owner = dict(body["metadata"]["ownerReferences"][0], uid=world.set()["metadata"]["uid"])
+    metadata = {**body["metadata"], "ownerReferences": [owner]}
+    pod_spec = {**body["spec"], **({"nodeName": node} if node else {})}
+    made = world.api.create(
+        "pod", {**body, "metadata": metadata, "spec": pod_spec, "status": dict(status or {})}, by="go"
+    )
+    name = made["metadata"]["name"]
+    if annotations:
+        world.api.patch("pod", "ns", name, {"metadata": {"annotations": dict(annotations)}}, by="go")
+    found = world.pod(name)
+    assert found is not None
+    return found
+
+
+def running_status(*, ready: bool = True) -> dict[str, Any]:
+    return {
+        "phase": "Running",
+        "containerStatuses": [{"name": "agent", "state": {"running": {}}}],
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+    }
+
+
+AWAKE = {keys.VM_ID: "vm-9", keys.LIFECYCLE_STATE: "ready", keys.LIFECYCLE_GENERATION: "1"}
+SLEEPING = {
+    keys.HIBERNATE: "true",
+    keys.LIFECYCLE_STATE: "hibernated",
+    keys.LIFECYCLE_GENERATION: "1",
+    "model/trace": "slept",
+}
+
+
+def agent_says(world: World, values: Mapping[str, str | None], pod: str = "demo-0") -> None:
+    """The node agent writes annotations of a pod."""
+    world.api.patch("pod", "ns", pod, {"metadata": {"annotations": dict(values)}}, by="agent")
+
+
+def agent_shows(world: World, status: Mapping[str, Any], pod: str = "demo-0") -> None:
+    """The node agent writes a pod's status."""
+    world.api.patch("pod", "ns", pod, {"status": dict(status)}, by="agent", subresource="status")
+
+
+def annotations_of(world: World, pod: str = "demo-0") -> dict[str, str]:
+    found = world.pod(pod)
+    assert found is not None, f"pod {pod} does not exist"
+    values: dict[str, str] = found["metadata"]["annotations"]
+    return values
+
+
+def terminating(world: World, pod: str = "demo-0") -> None:
+    """Somebody deletes the pod, and its node takes its time."""
+    world.api.delete("pod", "ns", pod, by="user")
+    found = world.pod(pod)
+    assert found is not None
+    assert found["metadata"]["deletionTimestamp"]
+
+
+def hibernation(
+    world: World, name: str = "demo-0", *, desire: str = "Hibernate", phase: str = "", pod: str = "", uid: str = ""
+) -> None:
+    """A CocoonHibernation, as stored."""
+    body = {
+        "apiVersion": keys.API_VERSION,
+        "kind": keys.KIND_HIBERNATION,
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"podRef": {"name": pod or name}, "desire": desire},
+    }
+    world.api.create("hibernation", body, by="user")
+    if phase:
+        world.api.patch("hibernation", "ns", name, {"status": {"phase": phase}}, by="user", subresource="status")
+
+
+# -- faults and counts ---------------------------------------------------------------------------------------------------
+
+
+def refuse(world: World, call: str, error: KubeError, *, times: int = 1000) -> None:
+    """Let the API server answer a call (``patch demo-0``, ``delete demo-0``, ``patchstatus demo``) with an error."""
+    left = [times]
+
+    def hook(moment: str, happening: str) -> None:
+        if moment == "before" and happening == call and left[0] > 0:
+            left[0] -= 1
+            raise error
+
+    world.hook = hook
+
+
+async def rest(world: World) -> None:
+    """Settle until nothing changes any more, removals of pods by their node included."""
+    for _ in range(10):
+        before = len(world.api.changes)
+        await world.settle()
+        if len(world.api.changes) == before:
+            return
+    raise AssertionError("the model does not come to rest")
+
+
+def heal(world: World) -> None:
+    world.hook = lambda _moment, _call: None
+
+
+def counters(world: World) -> dict[str, int]:
+    """Counters as ``name{label=value,...}``."""
+    return {
+        name + ("{" + ",".join(f"{k}={v}" for k, v in labels) + "}"): value
+        for (name, labels), value in world.measures.counts.items()
+    }
+
+
+def events(world: World) -> list[tuple[str, str, str]]:
+    """Events of the set as (type, reason, message)."""
+    return [(kind, reason, message) for _, kind, reason, message in world.recorder.events]
+
+
+def bodies(world: World, since: int, verb: str) -> list[Any]:
+    """What the operator sent with its writes of a kind (``patch pod/demo-0``)."""
+    return [w.body for w in world.api.writes[since:] if w.by == "operator" and str(w) == verb]
+
+
+def asked(world: World, since: int = 0) -> list[str]:
+    """The registry requests since a mark."""
+    return world.registry.requests[since:]
