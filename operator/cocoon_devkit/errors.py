@@ -19,5 +19,9 @@ class KubectlError(DevkitError):
     """kubectl ended with another code than 0; the message carries what it wrote to standard error."""
 
 
+class HelmError(DevkitError):
+    """helm ended with another code than 0; the message carries what it wrote to standard error."""
+
+
 class NotAvailableError(DevkitError):
     """This kind of cluster cannot do that (an explicit kubeconfig has no audit log and no process ids)."""

@@ -12,9 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nodes import IMAGE, NODES, PREFIX
+from rawapi import Api, proxied_api
 
 from cocoon_devkit import checkout
+from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
+from cocoon_devkit.chart import install_rights
 from cocoon_devkit.cluster import Cluster
+from cocoon_devkit.operatoraudit import OperatorAudit
+from cocoon_devkit.operatorprocess import OperatorOptions, OperatorProcess
 from cocoon_devkit.providers import provided_cluster
 from cocoon_devkit.registry import Registry
 from cocoon_devkit.scratch import Scratch
@@ -71,3 +77,59 @@ def namespace(cluster: Cluster) -> Iterator[str]:
         time.sleep(0.1)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> Iterator[Api]:
+    """The API server as the administrator, without a kubectl for every request."""
+    with proxied_api(cluster) as api:
+        yield api
+
+
+@pytest.fixture(scope="session")
+def snapshots(registry: Registry) -> str:
+    """Where the VMs' repositories are: what the nodes push to and the operator's OCI_REGISTRY."""
+    return f"{registry.address}/{PREFIX}"
+
+
+@pytest.fixture(scope="session")
+def node_agent(cluster: Cluster, snapshots: str) -> Iterator[AgentProcess]:
+    """The double with two nodes, quick: windows at a tenth, so that the 15 s retry takes 1.5 s."""
+    options = AgentOptions(
+        nodes=NODES,
+        registry=snapshots,
+        time_scale=0.1,
+        flags=("--boot-seconds", "0.05", "--save-seconds", "0.05"),
+    )
+    with Scratch("node-agent") as scratch, AgentProcess(cluster.kubeconfig, scratch.path, options) as process:
+        process.client.publish_image(IMAGE)
+        yield process
+    cluster.kubectl("delete", "node", *NODES)
+
+
+@pytest.fixture(scope="session")
+def operator_kubeconfig(cluster: Cluster, snapshots: str) -> Path:
+    """The credentials of the chart's ServiceAccount: what a process does with them, the chart allows."""
+    return install_rights(cluster, snapshots)
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, node_agent: AgentProcess, snapshots: str, operator_kubeconfig: Path
+) -> Iterator[OperatorProcess]:
+    """The operator with the chart's rights, for the tests of one module; a test that ends it starts it again.
+
+    Not for the whole run: other modules start operators of their own, and two must not act at once.
+    """
+    with Scratch("operator") as scratch:
+        process = OperatorProcess(operator_kubeconfig, scratch.path, OperatorOptions(snapshots))
+        process.start()
+        process.wait_leading()
+        yield process
+        process.stop()
+
+
+@pytest.fixture
+def operator_audit(cluster: Cluster) -> OperatorAudit:
+    """What the operator of the ``operator`` fixture asked of the API server."""
+    return OperatorAudit(cluster)

@@ -1,4 +1,4 @@
-"""Fixtures of the node agent's end-to-end tests: one process with two nodes, and pods as the operator makes them."""
+"""Fixtures of the node agent's end-to-end tests: pods as the operator makes them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from node_fleet import IMAGE, NODES, PREFIX, Api, Fleet
+from node_fleet import Api, Fleet
 
-from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
+from cocoon_devkit.agent.launch import AgentProcess
 from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.process import Command, ManagedProcess
 from cocoon_devkit.registry import Registry
 from cocoon_devkit.scratch import RECORDS, Scratch
 
 _PROXY = re.compile(r"Starting to serve on (127\.0\.0\.1:\d+)")
-
-
-@pytest.fixture(scope="session")
-def node_agent(cluster: Cluster, registry: Registry) -> Iterator[AgentProcess]:
-    """The double with two nodes, quick: windows at a tenth, so that the 15 s retry takes 1.5 s."""
-    options = AgentOptions(
-        nodes=NODES,
-        registry=f"{registry.address}/{PREFIX}",
-        time_scale=0.1,
-        flags=("--boot-seconds", "0.05", "--save-seconds", "0.05"),
-    )
-    with Scratch("node-agent") as scratch, AgentProcess(cluster.kubeconfig, scratch.path, options) as process:
-        process.client.publish_image(IMAGE)
-        yield process
-    cluster.kubectl("delete", "node", *NODES)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,66 @@
+"""Plain requests to the API server through ``kubectl proxy``: an end-to-end test polls, and must not spawn for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from cocoon_devkit.cluster import Cluster
+from cocoon_devkit.process import Command, ManagedProcess
+from cocoon_devkit.scratch import RECORDS, Scratch
+
+_PROXY: Final = re.compile(r"Starting to serve on (127\.0\.0\.1:\d+)")
+
+Obj = dict[str, Any]
+
+
+class Api:
+    """The API server as the administrator. Raises ``urllib.error.HTTPError`` for every refusal."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def call(self, method: str, path: str, body: Obj | None = None, content_type: str = "application/json") -> Obj:
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self._url + path, method=method, data=data)
+        request.add_header("Content-Type", content_type)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return dict(json.load(answer))
+
+    def find(self, path: str) -> Obj | None:
+        """The object, None when there is none."""
+        try:
+            return self.call("GET", path)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def stream(self, path: str) -> Iterator[Obj]:
+        """The events of a watch until its end."""
+        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(self._url + path, timeout=60) as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+@contextlib.contextmanager
+def proxied_api(cluster: Cluster) -> Iterator[Api]:
+    """The API server of a cluster through a proxy of its own, for the length of a ``with`` block."""
+    with Scratch("proxy") as scratch:
+        log = scratch.path / "proxy.log"
+        argv = (str(cluster.tools / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "proxy", "--port=0")
+        process = ManagedProcess(Command(name="proxy", argv=argv, log=log), scratch.path / RECORDS)
+        process.wait_ready(lambda: _address(log) != "", 15)
+        yield Api(f"http://{_address(log)}")
+        process.stop()
+
+
+def _address(log: Path) -> str:
+    found = _PROXY.search(log.read_text())
+    return found[1] if found else ""
