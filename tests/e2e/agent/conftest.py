@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from node_fleet import Api, Fleet
 
-from cocoon_devkit.agent.launch import AgentProcess
+from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
 from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.process import Command, ManagedProcess
 from cocoon_devkit.registry import Registry
