@@ -100,9 +100,12 @@ class ModelAgent:
         state = annotations.get(keys.LIFECYCLE_STATE, "")
         vm = self.vms.get(vm_name)
         flagged = annotations.get(keys.HIBERNATE) == "true"
-        if flagged and vm is not None:
+        if vm is not None and (flagged or state == "hibernating"):
+            # Once begun, a hibernation goes on to its end, whatever becomes of the flag: that is what W-58 is about.
             return self._hibernate(pod, vm_name, vm, state)
         slept = "model/trace" in annotations
+        if state == "hibernating" and "model/stuck" not in annotations:
+            return self._lifecycle(pod, "hibernated")
         if flagged and slept and state in ("hibernating", "hibernated", "failed"):
             if "model/stuck" in annotations:
                 return False
