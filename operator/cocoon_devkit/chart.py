@@ -20,6 +20,8 @@ NAME: Final = "cocoon-operator"
 
 OPERATOR_USER: Final = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
+TOKEN_SECONDS: Final = 30 * 86_400
+
 Values = Mapping[str, Any]
 
 
@@ -55,9 +57,9 @@ class Chart:
 
 
 def install_rights(cluster: Cluster, registry: str) -> Path:
-    """Install the chart without replicas; returns a kubeconfig of its ServiceAccount, valid for a day.
+    """Install the chart without replicas; returns a kubeconfig of its ServiceAccount, valid for a month.
 
     So a process of this machine works with exactly the chart's rights. The CRDs are there already.
     """
     Chart.on(cluster).install({"registry": registry, "replicaCount": 0, "crds": {"install": False}})
-    return cluster.service_account_kubeconfig(NAMESPACE, NAME)
+    return cluster.service_account_kubeconfig(NAMESPACE, NAME, TOKEN_SECONDS)

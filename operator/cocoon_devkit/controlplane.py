@@ -31,6 +31,7 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 COMPONENTS = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
 
+AUDIT_FILE = "audit.jsonl"
 READY_SECONDS = 120.0
 STOP_SECONDS = 5.0
 _PORT_ATTEMPTS = 3
@@ -107,7 +108,7 @@ class ControlPlane(Cluster):
 
     @property
     def audit_file(self) -> Path:
-        return self.folder / "audit.jsonl"
+        return self.folder / AUDIT_FILE
 
     @property
     @override

@@ -13,9 +13,12 @@ import sys
 from pathlib import Path
 
 import msgspec
+from typing_extensions import override
 
 from cocoon_devkit import checkout
-from cocoon_devkit.controlplane import ControlPlane, ControlPlaneOptions
+from cocoon_devkit.audit import AuditLog
+from cocoon_devkit.cluster import Cluster
+from cocoon_devkit.controlplane import AUDIT_FILE, ControlPlane, ControlPlaneOptions
 from cocoon_devkit.filelock import exclusive
 from cocoon_devkit.gobuild import Say
 from cocoon_devkit.process import Command, Lifetime, ManagedProcess, ProcessRecord, read_records
@@ -47,13 +50,41 @@ class DevState(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in lines.items())
 
 
-class DevEnvironment:
-    """``up()``, ``down()`` and ``state()`` of the environment in one folder."""
+class DevCluster(Cluster):
+    """The cluster of a running environment, for whoever did not start it."""
 
-    def __init__(self, folder: Path = checkout.DEV_STATE, *, crds: Path = checkout.CRDS) -> None:
+    def __init__(self, state: DevState) -> None:
+        kubeconfig = Path(state.kubeconfig)
+        super().__init__(Path(state.tools), kubeconfig, kubeconfig.parent)
+
+    @property
+    @override
+    def audit(self) -> AuditLog:
+        return AuditLog.of_file(self.folder / AUDIT_FILE)
+
+
+class DevEnvironment:
+    """``up()``, ``down()`` and ``state()`` of the environment in one folder.
+
+    With a ``lifetime`` of BOUND it ends with the process that starts it.
+    """
+
+    def __init__(
+        self,
+        folder: Path = checkout.DEV_STATE,
+        *,
+        crds: Path = checkout.CRDS,
+        lifetime: Lifetime = Lifetime.DETACHED,
+    ) -> None:
         self._lock = folder / "lock"
         self._folder = folder / "run"
         self._crds = crds
+        self._lifetime = lifetime
+
+    @property
+    def folder(self) -> Path:
+        """Where everything lies. A process recorded in a folder right under it belongs to the environment too."""
+        return self._folder
 
     def up(self, say: Say) -> DevState:
         """Start it, fresh; nothing happens when it runs already.
@@ -80,7 +111,11 @@ class DevEnvironment:
     def state(self) -> DevState | None:
         """How to reach it, or None when it was not started or not to the end; its processes may have died since."""
         file = self._folder / "state.json"
-        return msgspec.json.decode(file.read_bytes(), type=DevState) if file.exists() else None
+        if not file.exists():
+            return None
+        state = msgspec.json.decode(file.read_bytes(), type=DevState)
+        records = [record for folder in record_folders(self._folder) for record in read_records(folder)]
+        return msgspec.structs.replace(state, processes=records)
 
     def _alone(self, say: Say) -> contextlib.AbstractContextManager[None]:
         return exclusive(self._lock, _LOCK_SECONDS, say)
@@ -88,10 +123,10 @@ class DevEnvironment:
     def _start(self, tools: Path, say: Say) -> DevState:
         say("starting the control plane")
         options = ControlPlaneOptions(crds=self._crds)
-        cluster = ControlPlane(tools, self._folder / "cluster", options, Lifetime.DETACHED)
+        cluster = ControlPlane(tools, self._folder / "cluster", options, self._lifetime)
         cluster.start()
         say("starting the registry")
-        registry = Registry(tools, self._folder / "registry", lifetime=Lifetime.DETACHED)
+        registry = Registry(tools, self._folder / "registry", lifetime=self._lifetime)
         registry.start()
         address = f"{registry.address}/{REGISTRY_PREFIX}"
         agent = self._start_agent(cluster.kubeconfig, address, say)
@@ -100,10 +135,9 @@ class DevEnvironment:
             registry=address,
             tools=str(tools),
             agent=agent,
-            processes=[record for records in record_folders(self._folder) for record in read_records(records)],
         )
         (self._folder / "state.json").write_bytes(msgspec.json.encode(state))
-        return state
+        return self.state() or state
 
     def _start_agent(self, kubeconfig: Path, registry: str, say: Say) -> str:
         say(f"starting the nodes {', '.join(NODES)}")
@@ -113,7 +147,7 @@ class DevEnvironment:
         log = folder / "logs" / "node-agent.log"
         argv = (sys.executable, "-m", _AGENT_MODULE, *where, *nodes, "--control-port", "0")
         command = Command(name="node-agent", argv=argv, log=log)
-        process = ManagedProcess(command, folder / RECORDS, Lifetime.DETACHED)
+        process = ManagedProcess(command, folder / RECORDS, self._lifetime)
         process.wait_ready(lambda: _control_url(log) is not None, AGENT_SECONDS)
         return str(_control_url(log))
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from nodes import IMAGE, NODES, PREFIX
-from rawapi import Api, proxied_api
 
 from cocoon_devkit import checkout
 from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
@@ -22,6 +21,7 @@ from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.operatoraudit import OperatorAudit
 from cocoon_devkit.operatorprocess import OperatorOptions, OperatorProcess
 from cocoon_devkit.providers import provided_cluster
+from cocoon_devkit.rawapi import Api, proxied_api
 from cocoon_devkit.registry import Registry
 from cocoon_devkit.scratch import Scratch
 from cocoon_devkit.tools import find_tools
