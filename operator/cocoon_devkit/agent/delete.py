@@ -48,6 +48,7 @@ async def _delete(context: Context, tracked: Tracked, pod: Obj) -> None:
         if tracked.has_vm:
             await _save_latest(context, tracked, pod)
             await context.engine.remove(tracked.vm_name)
+            await _release_leases(context, tracked)
     except (FaultError, EngineError, RegistryError) as error:
         raise RetryForeverError(str(error)) from error
     tracked.vm_id = ""
@@ -72,6 +73,15 @@ async def _save_latest(context: Context, tracked: Tracked, pod: Obj) -> None:
         node=context.settings.name,
         vm=vm.name,
     )
+
+
+async def _release_leases(context: Context, tracked: Tracked) -> None:
+    """Give the VM's DHCP leases back, at best effort (R4.1 step 8, N171)."""
+    context.journal.engine("release-leases", vm=tracked.vm_name)
+    try:
+        await context.faults.hit("lease.release", tracked.vm_name)
+    except FaultError as fault:
+        context.journal.engine("release-leases-failed", vm=tracked.vm_name, error=str(fault))
 
 
 async def _drop_snapshots(context: Context, vm_name: str) -> None:

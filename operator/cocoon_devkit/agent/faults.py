@@ -16,6 +16,7 @@ A point is a dotted name; a fault armed at ``registry`` also meets ``registry.ge
 ``patch.status``          status patches of pods (F-11)
 ``pod.delete``            the agent's own deletes of pods from the API
 ``postclone``             guest work after a clone of Windows or firecracker (R2.17)
+``lease.release``         giving a removed VM's DHCP leases back
 ``delete``                the agent's delete work, before anything happens (F-21)
 ``lifecycle.<state>``     before a lifecycle state is written (F-19)
 ``ip``, ``probe``         no address, no answer to the readiness probe, while armed (F-18)

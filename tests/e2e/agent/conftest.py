@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from node_fleet import Api, Fleet
+from node_fleet import Fleet
 
 from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
 from cocoon_devkit.cluster import Cluster
-from cocoon_devkit.process import Command, ManagedProcess
+from cocoon_devkit.rawapi import Api
 from cocoon_devkit.registry import Registry
-from cocoon_devkit.scratch import RECORDS, Scratch
-
-_PROXY = re.compile(r"Starting to serve on (127\.0\.0\.1:\d+)")
-
-
-@pytest.fixture(scope="session")
-def api(cluster: Cluster) -> Iterator[Api]:
-    """The API server as the administrator, without a kubectl for every request."""
-    with Scratch("proxy") as scratch:
-        log = scratch.path / "proxy.log"
-        argv = (str(cluster.tools / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "proxy", "--port=0")
-        process = ManagedProcess(Command(name="proxy", argv=argv, log=log), scratch.path / RECORDS)
-        process.wait_ready(lambda: _PROXY.search(log.read_text()) is not None, 15)
-        yield Api(f"http://{_address(log)}")
-        process.stop()
-
-
-def _address(log: Path) -> str:
-    found = _PROXY.search(log.read_text())
-    assert found is not None
-    return found[1]
+from cocoon_devkit.scratch import Scratch
 
 
 @pytest.fixture(scope="session")

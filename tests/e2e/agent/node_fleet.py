@@ -12,13 +12,14 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nodes import IMAGE, NODES, PREFIX
+
 from cocoon_devkit.agent.client import AgentClient
 from cocoon_devkit.agent.launch import AgentProcess
+from cocoon_devkit.rawapi import Api
 from cocoon_devkit.registry import Registry
 
-NODES = ("n1", "n2")
-PREFIX = "cocoon"
-IMAGE = "base"
+FAMILY = "agent-test"
 
 VM = "vm.cocoonstack.io/"
 SET = "cocoonset.cocoonstack.io/"
@@ -37,33 +38,6 @@ _OF_SET = frozenset(
 _COUNTER = itertools.count(1)
 
 Obj = dict[str, Any]
-
-
-class Api:
-    """Plain requests to the API server through ``kubectl proxy``: an end-to-end test polls, and must not spawn for it."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def call(self, method: str, path: str, body: Obj | None = None, content_type: str = "application/json") -> Obj:
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self._url + path, method=method, data=data)
-        request.add_header("Content-Type", content_type)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return dict(json.load(answer))
-
-    def find(self, path: str) -> Obj | None:
-        try:
-            return self.call("GET", path)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return None
-            raise
-
-    def stream(self, path: str) -> Iterator[Obj]:
-        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(self._url + path, timeout=60) as lines:
-            for line in lines:
-                yield json.loads(line)
 
 
 class Fleet:
@@ -90,7 +64,7 @@ class Fleet:
         """Clear every fault and let every pod go; nobody waits for it, names are not used again."""
         for node in NODES:
             self.agent.clear(node)
-        self.api.call("DELETE", self._pods, {"gracePeriodSeconds": 0})
+        self.api.call("DELETE", f"{self._pods}?labelSelector={FAMILY}={self.prefix}", {"gracePeriodSeconds": 0})
 
     @property
     def _pods(self) -> str:
@@ -131,6 +105,7 @@ class Fleet:
             "metadata": {
                 "name": self.full(name),
                 "namespace": self.namespace,
+                "labels": {FAMILY: self.prefix},
                 "annotations": {key: value for key, value in notes.items() if value is not None},
             },
             "spec": {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from node_fleet import ID, IMAGE, IP, LIFECYCLE, MESSAGE, OBSERVED, SET, VM, Fleet, Obj, note, ready, running
+from node_fleet import ID, IP, LIFECYCLE, MESSAGE, OBSERVED, SET, VM, Fleet, Obj, note, ready, running
+from nodes import IMAGE
 
 
 def lifecycle_of(writes: list[Obj]) -> list[str]:
@@ -348,7 +349,7 @@ def test_no_answer_about_evidence_is_no_boot(fleet: Fleet) -> None:
     assert fleet.the_vm("demo-0")["restored_from"] == ""
 
 
-@pytest.mark.scenario("N053")
+@pytest.mark.scenario("N053", "N173")
 def test_a_namesake_gets_its_own_create_and_no_writes_of_its_predecessor(fleet: Fleet) -> None:
     first = str(fleet.boot("demo-0")["metadata"]["uid"])
     fleet.agent.pause_informer("n1", paused=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from node_fleet import BASE_IMAGE, IMAGE, Fleet, owned
+from node_fleet import BASE_IMAGE, Fleet, owned
+from nodes import IMAGE
 
 
 def terminating(fleet: Fleet, name: str = "demo-0") -> bool:
@@ -89,8 +90,18 @@ def test_a_vm_that_cannot_be_removed_keeps_its_pod(fleet: Fleet) -> None:
     fleet.agent.wait_for_hit("n1", fault, hits=3)
     assert fleet.find_vm("demo-0") is not None
     assert terminating(fleet)
+    assert fleet.engine("release-leases", "demo-0") == []
     fleet.agent.clear("n1", fault)
     fleet.until_gone("demo-0")
+    assert fleet.find_vm("demo-0") is None
+    assert len(fleet.engine("release-leases", "demo-0")) == 1
+
+
+@pytest.mark.scenario("N171")
+def test_leases_that_cannot_be_released_do_not_hold_the_delete_back(fleet: Fleet) -> None:
+    fleet.boot("demo-0")
+    fleet.agent.fault("n1", "lease.release", vm=fleet.vm("demo-0"))
+    fleet.delete("demo-0")
     assert fleet.find_vm("demo-0") is None
 
 
@@ -129,19 +140,6 @@ def test_a_pod_without_a_node_vanishes_without_the_agent(fleet: Fleet) -> None:
     fleet.ask_delete("demo-0")
     assert fleet.get("demo-0") is None
     assert fleet.calls("demo-0") == []
-
-
-@pytest.mark.scenario("N173")
-def test_a_late_delete_of_a_predecessor_leaves_the_successor_alone(fleet: Fleet) -> None:
-    fleet.boot("demo-0")
-    fleet.agent.pause_informer("n1", paused=True)
-    fleet.ask_delete("demo-0", force=True)
-    fleet.begin("demo-0")
-    fleet.agent.pause_informer("n1", paused=False)
-    fleet.until_state("demo-0", "ready")
-    fleet.settle()
-    assert fleet.the_vm("demo-0")["state"] == "running"
-    assert fleet.calls("demo-0").count("delete") == 0
 
 
 @pytest.mark.scenario("N180")

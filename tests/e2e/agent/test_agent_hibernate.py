@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from node_fleet import BASE_IMAGE, ID, IMAGE, IP, LIFECYCLE, MESSAGE, Fleet, note, ready, running
+from node_fleet import BASE_IMAGE, ID, IP, LIFECYCLE, MESSAGE, Fleet, note, ready, running
+from nodes import IMAGE
 
 
 @pytest.mark.scenario("N064", "N065", "N066", "N078")
