@@ -145,7 +145,7 @@ class _Control:
     async def plant_vm(self, request: web.Request) -> web.Response:
         """Put a running VM on the node that no pod asked for (N035, N190)."""
         body = await request.json()
-        return web.json_response(vm_view(self._node(request).engine.plant_vm(_planted(body["name"]))))
+        return web.json_response(vm_view(self._node(request).engine.plant_vm(planted_request(body["name"]))))
 
     async def write_work(self, request: web.Request) -> web.Response:
         name = request.match_info["vm"]
@@ -254,7 +254,8 @@ def _assign(target: object, changes: dict[str, Any]) -> None:
         setattr(target, name, value)
 
 
-def _planted(name: str) -> VMRequest:
+def planted_request(name: str) -> VMRequest:
+    """Return what a VM is made of that no pod asked for."""
     return VMRequest(
         vm_name=name,
         mode="run",
