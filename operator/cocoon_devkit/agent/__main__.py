@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     add("--registry-username", default="")
     add("--registry-password", default="")
     add("--registry-tls", action="store_true", help="speak https to the registry")
+    add("--registry-ca", type=Path, help="a certificate to trust; speaks https to the registry")
     add("--node", action="append", required=True, dest="nodes", metavar="NAME", help="may be given several times")
     add("--pool", default="default")
     add("--cpu-class", default="", help="value of the label cocoonstack.io/snapshot-cpu-class")
@@ -54,6 +55,7 @@ def settings_of(options: argparse.Namespace) -> NodeSettings:
         registry_username=options.registry_username,
         registry_password=options.registry_password,
         registry_tls=options.registry_tls,
+        registry_ca=options.registry_ca,
         pool=options.pool,
         cpu_class=options.cpu_class,
         orphan_policy=options.orphan_policy,

@@ -89,6 +89,10 @@ class AgentClient:
         """Return a node's local snapshots by name."""
         return {each["name"]: each for each in self._list("GET", f"/nodes/{node}/snapshots")}
 
+    def copy_snapshot(self, node: str, source: str, name: str) -> None:
+        """Put a copy of a local snapshot on the node, under any name and with an id of its own."""
+        self._call("POST", f"/nodes/{node}/snapshots", {"source": source, "name": name})
+
     def change_snapshot(self, node: str, name: str, **changes: Any) -> None:
         """Change a local snapshot behind the agent's back, such as ``id`` or ``size``."""
         self._call("PATCH", f"/nodes/{node}/snapshots/{quote(name)}", changes)
@@ -96,6 +100,15 @@ class AgentClient:
     def forget_snapshot(self, node: str, name: str) -> None:
         """Lose a local snapshot behind the agent's back."""
         self._call("DELETE", f"/nodes/{node}/snapshots/{quote(name)}")
+
+    def collect(self, node: str, **limits: Any) -> list[str]:
+        """Run a node's garbage collection (``keep``, ``age`` in seconds, ``size`` in bytes, ``dry_run``); the victims."""
+        victims: list[str] = self._call("POST", f"/nodes/{node}/gc", limits)
+        return victims
+
+    def reclaim(self, node: str) -> None:
+        """Let the agent clear copies that no pod uses and no tag names, without waiting for its 10 minutes."""
+        self._call("POST", f"/nodes/{node}/reclaim")
 
     def publish_image(self, ref: str, *, kind: str = "snapshot", hypervisor: str = "cloud-hypervisor") -> str:
         """Push a base image to the registry (``snapshot`` for clone, ``os`` for run); returns its digest."""

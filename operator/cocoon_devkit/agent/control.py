@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from cocoon_devkit.agent import images
+from cocoon_devkit.agent import images, nodegc, reclaim
 from cocoon_devkit.agent.nodeagent import NodeAgent
 from cocoon_devkit.agent.podview import VMRequest
 from cocoon_devkit.agent.records import SnapshotRecord, VMRecord
@@ -39,8 +39,11 @@ def build_app(nodes: FakeNodes) -> web.Application:
             web.post("/nodes/{node}/vms/{vm}/work", control.write_work),
             web.post("/nodes/{node}/vms/{vm}/crash", control.crash_vm),
             web.get("/nodes/{node}/snapshots", control.list_snapshots),
+            web.post("/nodes/{node}/snapshots", control.copy_snapshot),
             web.patch("/nodes/{node}/snapshots/{name:.+}", control.change_snapshot),
             web.delete("/nodes/{node}/snapshots/{name:.+}", control.forget_snapshot),
+            web.post("/nodes/{node}/gc", control.collect),
+            web.post("/nodes/{node}/reclaim", control.reclaim),
             web.get("/nodes/{node}/faults", control.list_faults),
             web.post("/nodes/{node}/faults", control.arm_fault),
             web.delete("/nodes/{node}/faults", control.clear_faults),
@@ -167,6 +170,15 @@ class _Control:
     async def list_snapshots(self, request: web.Request) -> web.Response:
         return web.json_response([snapshot_view(each) for each in self._node(request).engine.snapshots()])
 
+    async def copy_snapshot(self, request: web.Request) -> web.Response:
+        """Put a copy of a local snapshot on the node under another name: ``{"source", "name"}``."""
+        body = await request.json()
+        engine = self._node(request).engine
+        source = engine.snapshot(body["source"])
+        if source is None:
+            raise web.HTTPNotFound(text=f"no snapshot {body['source']}")
+        return web.json_response(snapshot_view(engine.import_snapshot(replace(source, name=body["name"]))))
+
     async def change_snapshot(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         snapshot = self._node(request).engine.change_snapshot(name, **await request.json())
@@ -176,6 +188,14 @@ class _Control:
 
     async def forget_snapshot(self, request: web.Request) -> web.Response:
         self._node(request).engine.forget_snapshot(request.match_info["name"])
+        return web.json_response({})
+
+    async def collect(self, request: web.Request) -> web.Response:
+        """Run the node's garbage collection: ``keep``, ``age``, ``size``, ``dry_run``; answers with the victims."""
+        return web.json_response(nodegc.collect(self._node(request).engine, **await request.json()))
+
+    async def reclaim(self, request: web.Request) -> web.Response:
+        await reclaim.reclaim(self._node(request).context)
         return web.json_response({})
 
     # -- faults -----------------------------------------------------------------------------------------------------

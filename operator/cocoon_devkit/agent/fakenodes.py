@@ -75,6 +75,7 @@ class FakeNodes:
             username=template.registry_username,
             password=template.registry_password,
             tls=template.registry_tls,
+            ca=template.registry_ca,
         )
 
     async def close(self) -> None:

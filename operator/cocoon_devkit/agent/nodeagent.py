@@ -17,6 +17,7 @@ from cocoon_devkit.agent.podapi import PodApi
 from cocoon_devkit.agent.podstatus import PodStatuses
 from cocoon_devkit.agent.podsync import PodSync
 from cocoon_devkit.agent.probes import Probes
+from cocoon_devkit.agent.reclaim import reclaim_forever
 from cocoon_devkit.agent.reconcile import reconcile
 from cocoon_devkit.agent.registryclient import RegistryClient
 from cocoon_devkit.agent.settings import NodeSettings
@@ -71,6 +72,7 @@ class NodeAgent:
             username=settings.registry_username,
             password=settings.registry_password,
             tls=settings.registry_tls,
+            ca=settings.registry_ca,
             speeds=settings.speeds,
             faults=self.faults,
             journal=self._journal,
@@ -89,7 +91,9 @@ class NodeAgent:
             await self._halt()
             raise
         self.node.start()
-        self._loops = [asyncio.ensure_future(loop(self.context)) for loop in (flush_forever, repair_forever)]
+        self._loops = [
+            asyncio.ensure_future(loop(self.context)) for loop in (flush_forever, repair_forever, reclaim_forever)
+        ]
         self.running = True
 
     async def stop(self) -> None:

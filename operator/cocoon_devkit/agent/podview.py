@@ -196,5 +196,5 @@ def quantity(text: Any, *, milli: bool = False) -> int:
         if value.endswith("m"):
             return int(float(value[:-1]) * factor / 1000)
         return int(float(value) * factor)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from urllib.parse import urljoin
 
@@ -50,7 +52,7 @@ class _Reply:
 
 
 class RegistryClient:
-    """Talks to ``address`` = ``host:port[/prefix]``; repositories are relative to the prefix."""
+    """Talks to ``address`` = ``host:port[/prefix]``; repositories are relative to the prefix. A ``ca`` file means https."""
 
     def __init__(
         self,
@@ -59,17 +61,19 @@ class RegistryClient:
         username: str = "",
         password: str = "",
         tls: bool = False,
+        ca: Path | None = None,
         speeds: Speeds | None = None,
         faults: Faults | None = None,
         journal: NodeJournal | None = None,
     ) -> None:
         host, _, prefix = address.partition("/")
-        self._base = f"{'https' if tls else 'http'}://{host}"
+        self._base = f"{'https' if tls or ca else 'http'}://{host}"
         self._prefix = f"{prefix.strip('/')}/" if prefix else ""
-        self._auth = aiohttp.BasicAuth(username, password) if username else None
+        self._login = {"Authorization": aiohttp.encode_basic_auth(username, password)} if username else {}
         self._speeds = speeds or Speeds()
         self._faults = faults or Faults()
         self._journal = journal
+        self._ca = ca
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -233,8 +237,7 @@ class RegistryClient:
         path = url.removeprefix(self._base)
         await self._suffer(f"registry.{method.lower()}.{target}")
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=30)
-            self._session = aiohttp.ClientSession(auth=self._auth, timeout=timeout)
+            self._session = self._open()
         try:
             async with self._session.request(method, URL(url, encoded=True), headers=headers, data=data) as response:
                 body = b"" if method == "HEAD" else await response.read()
@@ -245,6 +248,12 @@ class RegistryClient:
             raise RegistryError(f"{method} {path}: {type(error).__name__}") from error
         self._note(method, path, target, reply.status, blob)
         return reply
+
+    def _open(self) -> aiohttp.ClientSession:
+        trust = ssl.create_default_context(cafile=self._ca) if self._ca else True
+        connector = aiohttp.TCPConnector(ssl=trust)
+        timeout = aiohttp.ClientTimeout(total=30)
+        return aiohttp.ClientSession(headers=self._login, timeout=timeout, connector=connector)
 
     def _note(self, method: str, path: str, target: str, status: int, blob: str) -> None:
         if self._journal is not None:

@@ -38,6 +38,7 @@ class Windows:
     inspect_max: float = 30.0
     inspect_total: float = 1800.0
     storage_refresh: float = 60.0
+    reclaim: float = 600.0
     queue_base: float = 0.005
     queue_max: float = 1000.0
 
@@ -84,6 +85,7 @@ class NodeSettings:
     registry_username: str = ""
     registry_password: str = ""
     registry_tls: bool = False
+    registry_ca: Path | None = None
     pool: str = "default"
     cpu_class: str = ""
     provider_id: str = ""

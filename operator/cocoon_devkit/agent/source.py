@@ -36,15 +36,18 @@ async def resolve(context: Context, vm_name: str) -> Source:
     """Find the saved state of a VM. Raises :class:`SourceError`; an unreachable registry keeps the local copy (fail closed)."""
     local = context.engine.snapshot(vm_name)
     if local is not None:
-        digest = await _verify(context, vm_name, local)
+        digest = await verify(context, vm_name, local)
         if digest is not None:
             return Source(vm_name, Origin(digest, "local"), imported=False)
         await drop_local(context, vm_name)
     return await _pull(context, vm_name)
 
 
-async def _verify(context: Context, vm_name: str, local: SnapshotRecord) -> str | None:
-    """Return the tag's digest when it names the local copy, "" without a registry, None when the copy is stale."""
+async def verify(context: Context, vm_name: str, local: SnapshotRecord) -> str | None:
+    """Return the tag's digest when it names the local copy, "" without a registry, None when the copy is stale.
+
+    Raises :class:`SourceError` when nobody can tell.
+    """
     if context.registry is None:
         return ""
     try:

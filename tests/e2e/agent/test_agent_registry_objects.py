@@ -6,10 +6,16 @@ import hashlib
 import json
 import re
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from node_fleet import BASE_IMAGE, MANIFEST, Fleet, Obj
 from nodes import IMAGE
+
+from cocoon_devkit.agent.images import publish_snapshot
+from cocoon_devkit.agent.registryclient import ManifestNotFoundError, RegistryClient, RegistryError
+from cocoon_devkit.cluster import Cluster
+from cocoon_devkit.registry import Login, Registry, RegistryOptions
 
 FROM_NODE = "cocoonstack.snapshot.from-node"
 TITLE = "org.opencontainers.image.title"
@@ -117,3 +123,24 @@ def test_an_index_is_followed_to_its_child(fleet: Fleet) -> None:
     headers = {"Content-Type": "application/vnd.oci.image.index.v1+json"}
     fleet.ask_registry("PUT", f"{child}/manifests/index", headers, json.dumps(index).encode())
     fleet.boot("demo-0", image=f"{child}:index")
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N086")
+async def test_a_registry_that_wants_a_login_is_no_registry_without_the_state(cluster: Cluster, tmp_path: Path) -> None:
+    login = Login("agent", "secret")
+    with Registry(cluster.tools, tmp_path, RegistryOptions(login=login, tls=True)) as registry:
+        ca = registry.authority
+        stranger = RegistryClient(f"{registry.address}/cocoon", ca=ca)
+        known = RegistryClient(f"{registry.address}/cocoon", ca=ca, username=login.username, password=login.password)
+        try:
+            await publish_snapshot(known, "base")
+            assert (await known.fetch("base", "latest")).body["schemaVersion"] == 2
+            with pytest.raises(RegistryError, match="401") as refused:
+                await stranger.fetch("base", "latest")
+            assert not isinstance(refused.value, ManifestNotFoundError)
+            with pytest.raises(ManifestNotFoundError):
+                await known.fetch("base", "other")
+        finally:
+            await stranger.close()
+            await known.close()
