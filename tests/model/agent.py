@@ -37,6 +37,8 @@ class ModelAgent:
     fail: set[str] = field(default_factory=set)
     """Any of boot, save, push, wake, report: what fails until it is taken out again."""
     counter: int = 0
+    works: bool = False
+    """Whether somebody works in every VM as soon as it is ready, so that no two states are alike."""
 
     def run(self, steps: int = 200) -> None:
         """Step until nothing is left to do."""
@@ -219,6 +221,10 @@ class ModelAgent:
         if all(current.get(key) == value for key, value in values.items()):
             return False
         self._annotate(pod, values)
+        vm = self.vms.get(current.get(keys.VM_NAME, ""))
+        if state == "ready" and self.works and vm is not None:
+            self.counter += 1
+            vm.memory.append(f"work {self.counter}")
         return True
 
     def _echo(self, pod: Object, state: str) -> bool:

@@ -250,10 +250,10 @@ class World:
     async def settle(self, name: str = "demo", namespace: str = "ns", *, rounds: int = 60) -> None:
         """Operator and agent in turn, each to its end, until neither writes; short waits pass, retries do not count."""
         for _ in range(rounds):
-            before = len(self.api.writes)
+            before = self.api.version
             await self.run(name, namespace)
             self.agent.run()
-            if len(self.api.writes) == before:
+            if self.api.version == before:
                 if self.outcome.requeue_after is None or self.outcome.requeue_after > 15 or self.outcome.error:
                     return
                 self.clock.advance(self.outcome.requeue_after)

@@ -95,14 +95,14 @@ class Reconciler:
                 verdict = await step(run)
                 if verdict is not Next.GO_ON:
                     break
-            if verdict is not Next.PERSIST and not run.set.deleting:
-                await stamp(run)
         except ConflictError as error:
             run.errors.append(error)
             verdict = Next.STOP
         except KubeError as error:
             run.fail(error)
             verdict = Next.STOP
+        if verdict is not Next.PERSIST and not run.set.deleting:
+            await stamp(run)
         return verdict
 
 

@@ -16,6 +16,8 @@ from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile.members import main_member, vm_name_of
 from cocoon_operator.reconcile.objects import SetObject
 
+SNAPSHOT_CURRENT: Final = "SnapshotCurrent"
+WAKE_IN_PROGRESS: Final = "WakeInProgress"
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
@@ -59,7 +61,7 @@ def names_text(values: Iterable[str]) -> str:
 def digests(target: SetObject) -> dict[str, str]:
     """VM name to digest of the saves on record, from the annotation (released) and from the status (in place).
 
-    "" is a save without a known digest: the hint alone, or a set that the Go operator suspended.
+    "" is a save without a known digest: the hint alone, a set that the Go operator suspended, a name in the condition.
     """
     found: dict[str, str] = {}
     main = main_member(target).vm_name
@@ -67,6 +69,9 @@ def digests(target: SetObject) -> dict[str, str]:
         found[main] = ""
     if _suspended_by_go(target) and main in listed_names(target):
         found[main] = ""
+    for name in condition_names(target, WAKE_IN_PROGRESS):
+        if _fits(target, name):
+            found[name] = ""
     for entry in status_entries(target):
         _take(target, found, entry.get("vmName"), entry.get("snapshotDigest"))
     for name, digest in annotated_digests(target).items():
@@ -106,8 +111,17 @@ def condition(target: SetObject, kind: str) -> Mapping[str, Any]:
     return {}
 
 
+def condition_names(target: SetObject, reason: str) -> frozenset[str]:
+    """The VM names that the stored ``SnapshotCurrent`` lists before its colon, if it has this reason."""
+    stored = condition(target, SNAPSHOT_CURRENT)
+    head, colon, _ = str(stored.get("message", "")).partition(": ")
+    if stored.get("reason") != reason or not colon:
+        return frozenset()
+    return frozenset(name.strip() for name in head.split(",") if name.strip())
+
+
 def _suspended_by_go(target: SetObject) -> bool:
-    return target.status.get("phase") == SetPhase.SUSPENDED and not condition(target, "SnapshotCurrent")
+    return target.status.get("phase") == SetPhase.SUSPENDED and not condition(target, SNAPSHOT_CURRENT)
 
 
 def annotated_digests(target: SetObject) -> dict[str, Any]:

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Answer, Done, Present, Refused, Unknown, WriteAnswer
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import facts
+from cocoon_operator.reconcile import facts, records
 from cocoon_operator.reconcile.run import Run, SnapshotState
 
 NO_SNAPSHOT = "NoSnapshot"
 SAVING = "Saving"
 SAVED = "Saved"
-WAKE_IN_PROGRESS = "WakeInProgress"
+WAKE_IN_PROGRESS = records.WAKE_IN_PROGRESS
 TAG_DROP_PENDING = "TagDropPending"
 MOVING_ASIDE = "MovingAside"
 REGISTRY_UNREACHABLE = "RegistryUnreachable"
-CONDITION = "SnapshotCurrent"
+CONDITION = records.SNAPSHOT_CURRENT
 
 
 # -- what is stored about tags -----------------------------------------------------------------------------------------
@@ -40,11 +40,7 @@ def may_exist(run: Run) -> bool:
 
 def stored_names(run: Run, reason: str) -> frozenset[str]:
     """The VM names in the stored condition, if it has this reason."""
-    stored = run.stored(CONDITION)
-    if stored.get("reason") != reason:
-        return frozenset()
-    head, _, _ = str(stored.get("message", "")).partition(": ")
-    return frozenset(name.strip() for name in head.split(",") if name.strip())
+    return records.condition_names(run.set, reason)
 
 
 def state(status: str, reason: str, vm_names: Iterable[str] = (), why: str = "") -> SnapshotState:

@@ -86,6 +86,7 @@ class SetMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.world = JudgedWorld()
+        self.world.agent.works = True
         self.counter = 0
 
     def teardown(self) -> None:

@@ -816,6 +816,7 @@ async def test_while_a_drop_is_owed_no_flag_is_set(world: World) -> None:
     world.edit(suspend=True)
     for _ in range(3):
         outcome = await world.run()
+        world.agent.run()
         assert outcome.error is not None
         assert keys.HIBERNATE not in annotations_of(world)
         assert world.condition("SnapshotCurrent")["reason"] == "TagDropPending"

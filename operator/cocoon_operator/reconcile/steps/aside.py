@@ -93,5 +93,5 @@ async def _finish(run: Run, wanted: frozenset[str]) -> Next:
     if main_member(run.set).vm_name in wanted and keys.HINT_NODE in run.set.annotations:
         changes[keys.HINT_NODE] = None
     await run.annotate_set(changes)
-    run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, wanted, "booting fresh")
+    run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, why="booting fresh")
     return Next.PERSIST

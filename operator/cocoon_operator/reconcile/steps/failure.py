@@ -16,9 +16,9 @@ async def step(run: Run) -> Next:
     main = run.main
     if main is None:
         return Next.GO_ON
-    if run.stored_phase == SetPhase.FAILED and main.ready:
-        run.event("Normal", "RecoveredFromFailure", f"main pod {main.namespace}/{main.name} is Ready again")
     if not await _dead(run, main):
+        if run.stored_phase == SetPhase.FAILED and main.ready:
+            run.event("Normal", "RecoveredFromFailure", f"main pod {main.namespace}/{main.name} is Ready again")
         _report_living_failure(run, main)
         return Next.GO_ON
     if agent_drifted(main, run.spec) and not run.spec.suspend:
@@ -35,9 +35,11 @@ async def _dead(run: Run, main: Pod) -> bool:
     if fact is not Fact.LOST:
         return fact is Fact.DEAD
     vm_name = run.vm_name(main)
-    if vm_name in run.records:
+    absent = isinstance(await tags.probe(run, vm_name), Absent)
+    if absent and vm_name in run.records:
+        await tags.put_back(run, vm_name)
         return False
-    return isinstance(await tags.probe(run, vm_name), Absent)
+    return absent
 
 
 def _report(run: Run, main: Pod) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Present
 from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.api.errors import AlreadyExistsError, ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.api.vmspec import VMSpec
 from cocoon_operator.reconcile import source, tags
 from cocoon_operator.reconcile.drift import agent_drifted, patch_in_place
-from cocoon_operator.reconcile.facts import Fact, has_vm, read
+from cocoon_operator.reconcile.facts import Fact, read
 from cocoon_operator.reconcile.members import main_member
 from cocoon_operator.reconcile.pods import build_main
 from cocoon_operator.reconcile.run import Next, Run
@@ -22,12 +23,13 @@ async def step(run: Run) -> Next:
     main = run.main
     member = main_member(run.set)
     if run.held(member.pod_name):
-        run.detail = f"{member.vm_name} is held asleep by CocoonHibernation {run.holders[member.pod_name]}"
+        holder = run.holders[member.pod_name]
+        run.find("HeldByHibernation", f"{member.vm_name} is held asleep by CocoonHibernation {holder}")
         return Next.STOP
     if main is None:
         return await create(run)
     if agent_drifted(main, run.spec):
-        if _replaceable(run, main):
+        if await _replaceable(run, main):
             await run.delete(main)
             run.phase = SetPhase.PENDING
             return Next.STOP
@@ -40,7 +42,7 @@ async def step(run: Run) -> Next:
     return Next.GO_ON
 
 
-def _replaceable(run: Run, main: Pod) -> bool:
+async def _replaceable(run: Run, main: Pod) -> bool:
     """Whether a drifted pod may be deleted now (I1): the user changed a VM that is ready, or one that is not there yet.
 
     Not while a tag may lie behind it: the new image would come up with the old memory (design 4.3 rule 2).
@@ -50,7 +52,9 @@ def _replaceable(run: Run, main: Pod) -> bool:
     if read(main) is Fact.AWAKE:
         owed = run.snapshot.reason != tags.NO_SNAPSHOT if run.snapshot else tags.may_exist(run)
         return not owed
-    return read(main) in (Fact.STARTING, Fact.LOST) and not has_vm(main) and main.vm_id == ""
+    if read(main) is Fact.LOST:
+        return isinstance(await tags.probe(run, run.vm_name(main)), Present)
+    return read(main) is Fact.STARTING and main.vm_id == ""
 
 
 async def create(run: Run) -> Next:
@@ -71,7 +75,8 @@ async def create(run: Run) -> Next:
     restore = isinstance(origin, source.Restore)
     if isinstance(origin, source.Restore) and not _announced(run):
         run.phase = run.phase or SetPhase.WAKING
-        run.records[member.vm_name] = origin.digest
+        if not run.spec.suspend:
+            run.records[member.vm_name] = origin.digest
         run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, [member.vm_name], "restored from its tag")
         return Next.PERSIST
     await source.enlist(run, member)

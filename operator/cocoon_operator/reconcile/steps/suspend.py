@@ -25,13 +25,16 @@ async def step(run: Run) -> Next:
     if run.main is None and _main_intent(run) is Intent.ASLEEP:
         return await main.create(run)
     if not run.live:
-        return _nothing_left(run)
+        return await _nothing_left(run)
     if await stalled.step(run) is Next.PERSIST:
         return Next.PERSIST
-    await _flag(run)
+    owed = await _flag(run)
     gate = await _gate(run)
     if gate.waiting or run.errors:
         run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
+        if owed:
+            why = "a drop of their tags was not answered; not put to sleep before one is"
+            run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed, why)
         run.detail = gate.text()
         return Next.STOP
     run.records.update(gate.digests)
@@ -55,27 +58,41 @@ def _main_intent(run: Run) -> Intent:
     )
 
 
-def _nothing_left(run: Run) -> Next:
+async def _nothing_left(run: Run) -> Next:
     """No live pod: asleep without a seat, or never booted (S145, S146)."""
     run.phase = SetPhase.SUSPENDED
-    run.snapshot = tags.state("True", tags.SAVED if run.records else tags.NO_SNAPSHOT)
-    if tags.may_exist(run) and not run.records:
-        # A save may have been under way when the last pod vanished: the tag is asked again at the wake.
-        run.snapshot = tags.state("True", tags.SAVED)
+    if not tags.may_exist(run):
+        run.snapshot = tags.state("True", tags.NO_SNAPSHOT)
+        return Next.STOP
+    vm_name = main_member(run.set).vm_name
+    hinted = keys.HINT_NODE in run.set.annotations
+    if not run.records.get(vm_name) and not hinted and not _seen_before(run):
+        # Suspended by the Go operator, or the last pod vanished in the middle of its save: see what there is.
+        answer = await tags.probe(run, vm_name)
+        if isinstance(answer, Present):
+            run.records[vm_name] = answer.digest
+        elif vm_name in run.records:
+            tags.report_missing(run, vm_name, "")
+            return Next.STOP
+    run.snapshot = tags.state("True", tags.SAVED)
     return Next.STOP
 
 
 # -- flags -------------------------------------------------------------------------------------------------------------
 
 
-async def _flag(run: Run) -> None:
-    """Stamp and flag in one patch a pod (W-35), every live pod of the set (S134)."""
+async def _flag(run: Run) -> frozenset[str]:
+    """Stamp and flag in one patch a pod (W-35), every live pod of the set (S134). Returns the drops that are still owed."""
     pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
+    owed: set[str] = set()
     for pod in run.live:
         if pod.hibernate or stalled.waking(run, pod):
             await _try(run, pod, {})
         elif run.vm_name(pod) not in pending or await _settled(run, pod):
             await _try(run, pod, {keys.HIBERNATE: "true"})
+        else:
+            owed.add(run.vm_name(pod))
+    return frozenset(owed)
 
 
 async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
@@ -94,7 +111,9 @@ async def _settled(run: Run, pod: Pod) -> bool:
     answer = await tags.drop_behind(run, pod)
     if isinstance(answer, Done):
         return True
-    if answer is not None:
+    if answer is None:
+        run.come_back(5)
+    else:
         tags.report_unknown(run, f"dropping {run.vm_name(pod)}:{keys.TAG_HIBERNATE}: {tags.why_not(answer)}")
     return False
 

@@ -21,7 +21,7 @@ async def step(run: Run) -> Next:
     if flagged and not tags.may_exist(run):
         # The flag is the only trace of the tag: the status has to know of it before the flag goes.
         run.phase = SetPhase.PENDING
-        run.snapshot = _in_progress()
+        run.snapshot = _in_progress(run)
         return Next.PERSIST
     for pod in flagged:
         if await _clear(run, pod) is Next.PERSIST:
@@ -33,8 +33,10 @@ async def step(run: Run) -> Next:
     return Next.GO_ON
 
 
-def _in_progress() -> SnapshotState:
-    return tags.state("False", tags.WAKE_IN_PROGRESS, why="the snapshots are kept until their VMs are proven live")
+def _in_progress(run: Run) -> SnapshotState:
+    """A save whose digest is not known is named here, so that it stays on record."""
+    unknown = [name for name, digest in run.records.items() if not digest]
+    return tags.state("False", tags.WAKE_IN_PROGRESS, unknown, "kept until the VM is proven live")
 
 
 # -- flags -------------------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ async def _make_again(run: Run, pod: Pod) -> Next:
     """A sleeping VM whose spec was edited: the pod is made from the new spec around the same snapshot (design 4.4)."""
     if run.stored_phase != SetPhase.WAKING:
         run.phase = SetPhase.WAKING
-        run.snapshot = _in_progress()
+        run.snapshot = _in_progress(run)
         return Next.PERSIST
     if facts.asleep_at(pod, pod.generation) or facts.read(pod) is Fact.LOST:
         await run.delete(pod)
@@ -86,20 +88,43 @@ async def _make_again(run: Run, pod: Pod) -> Next:
 
 
 async def _settle(run: Run) -> None:
-    """Drop the tag behind every VM that is proven live; when none is left, the wake is over."""
-    waking: list[Pod] = []
-    owed: dict[str, str] = {}
-    for pod in run.live:
-        if pod.managed and not run.held(pod.name):
-            await _settle_one(run, pod, waking, owed)
-    main = run.main
-    if main is not None and not waking and not run.records.keys() - owed.keys():
-        await _finish(run, main, owed)
+    """Drop the tag behind every VM that is proven live; when none is left, the wake is over.
+
+    Until then the status says that it is not, whatever goes wrong in between.
+    """
+    if tags.stored_names(run, tags.TAG_DROP_PENDING):
+        await _settle_owed(run)
         return
-    run.snapshot = _in_progress()
-    if main in waking:
+    main = run.main
+    run.snapshot = _in_progress(run)
+    if main is not None:
         run.phase = SetPhase.WAKING if _restoring(run, main) else SetPhase.PENDING
-        _report_no_capacity(run, main)
+    owed: dict[str, str] = {}
+    waking = [pod for pod in run.live if _wakes(run, pod) and not await _settled(run, pod, owed)]
+    if main is None or main in waking:
+        if main is not None:
+            _report_no_capacity(run, main)
+        return
+    run.phase = None
+    if not waking and not run.records.keys() - owed.keys():
+        await _finish(run, main, owed)
+
+
+async def _settle_owed(run: Run) -> None:
+    """The wake is over, but for drops that were refused or not answered: tried again, pass by pass."""
+    names = tags.stored_names(run, tags.TAG_DROP_PENDING)
+    owed = dict.fromkeys(names, "waiting for the VM to be ready")
+    for pod in run.live:
+        if run.vm_name(pod) in names and _wakes(run, pod):
+            answered: dict[str, str] = {}
+            if await _settled(run, pod, answered):
+                owed.pop(run.vm_name(pod))
+            owed.update(answered)
+    _conclude(run, owed)
+
+
+def _wakes(run: Run, pod: Pod) -> bool:
+    return pod.managed and not run.held(pod.name)
 
 
 def _restoring(run: Run, main: Pod) -> bool:
@@ -108,43 +133,50 @@ def _restoring(run: Run, main: Pod) -> bool:
     return hinted or run.stored_phase == SetPhase.WAKING
 
 
-async def _settle_one(run: Run, pod: Pod, waking: list[Pod], owed: dict[str, str]) -> None:
+async def _settled(run: Run, pod: Pod, owed: dict[str, str]) -> bool:
+    """Whether this VM is awake and its drop was tried; a drop that was not confirmed goes to ``owed``."""
     vm_name = run.vm_name(pod)
     if facts.read(pod) is not Fact.AWAKE:
-        waking.append(pod)
-        return
+        return False
     if run.memory.dropped.get(vm_name) == pod.uid:
         run.records.pop(vm_name, None)
-        return
+        return True
     answer = await tags.drop_behind(run, pod)
     if answer is None:
-        waking.append(pod)
         run.come_back(5)
-    elif not isinstance(answer, Done):
+        return False
+    if not isinstance(answer, Done):
         owed[vm_name] = tags.why_not(answer)
+    return True
 
 
 async def _finish(run: Run, main: Pod, owed: dict[str, str]) -> None:
-    """The end of a wake: counted once by the hint, which goes now, in place too (W-46). A failed drop does not hold it back."""
-    run.snapshot = tags.state("True", tags.NO_SNAPSHOT)
-    if owed:
-        why = next(iter(owed.values()))
-        run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed, why)
-        run.errors.append(tags.RegistryUnreachableError(why))
-        if run.stored(tags.CONDITION).get("reason") != tags.TAG_DROP_PENDING:
-            run.event("Warning", "TagDropPending", f"{run.snapshot.message}; tried again until it is answered")
+    """The end of a wake, told by the hint, which goes now, in place too (W-46). A failed drop does not hold it back."""
     hint = run.set.annotations.get(keys.HINT_NODE, "")
-    if hint and main.restore:
-        placement = "hint-node" if hint == main.spec.node_name else "pool"
-        run.ctx.measures.count(
-            "slot_release_wake_total", namespace=run.set.namespace, cocoonset=run.set.name, placement=placement
-        )
     gone: dict[str, str | None] = {
         key: None for key in (keys.HINT_NODE, keys.SNAPSHOT_DIGESTS) if key in run.set.annotations
     }
     await run.annotate_set(gone)
+    if hint and main.restore:
+        # After the removal: a removal that fails is tried again, and the placement is still counted once.
+        placement = "hint-node" if hint == main.spec.node_name else "pool"
+        run.ctx.measures.count(
+            "slot_release_wake_total", namespace=run.set.namespace, cocoonset=run.set.name, placement=placement
+        )
+    _conclude(run, owed)
+
+
+def _conclude(run: Run, owed: dict[str, str]) -> None:
     for name in owed:
         run.records.pop(name, None)
+    if not owed:
+        run.snapshot = tags.state("True", tags.NO_SNAPSHOT)
+        return
+    why = next(iter(owed.values()))
+    run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed, why)
+    run.errors.append(tags.RegistryUnreachableError(why))
+    if run.stored(tags.CONDITION).get("reason") != tags.TAG_DROP_PENDING:
+        run.event("Warning", "TagDropPending", f"{run.snapshot.message}; tried again until it is answered")
 
 
 def _report_no_capacity(run: Run, main: Pod) -> None:
