@@ -73,6 +73,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     service_account_name: str = ""
+    affinity: dict[str, Any] = msgspec.field(default_factory=dict)
     containers: list[Container] = msgspec.field(default_factory=list)
 
 
@@ -227,6 +228,18 @@ class Pod(msgspec.Struct, frozen=True):
     def running(self) -> bool:
         """At least one container has ``state.running`` (S038)."""
         return any("running" in status.state for status in self.status.container_statuses)
+
+    @property
+    def required_host(self) -> str:
+        """The one host that the pod's required node affinity names (3.3), "" when it names none."""
+        try:
+            required = self.spec.affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            [term] = required["nodeSelectorTerms"]
+            [expression] = term["matchExpressions"]
+            [host] = expression["values"]
+        except (KeyError, TypeError, ValueError):
+            return ""
+        return str(host) if expression.get("key") == keys.NODE_HOSTNAME else ""
 
     @property
     def unschedulable(self) -> str:

@@ -6,12 +6,20 @@ from dataclasses import replace
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.cocoonset import CocoonSetSpec, ToolboxSpec
-from cocoon_operator.api.enums import ToolboxMode
+from cocoon_operator.api.enums import Role, ToolboxMode
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.api.vmspec import VMSpec
 from cocoon_operator.reconcile.applied import resources_match
 from cocoon_operator.reconcile.facts import Fact, read
+from cocoon_operator.reconcile.members import Member
 from cocoon_operator.reconcile.pods import static_hints
+
+
+def drifted(pod: Pod, spec: CocoonSetSpec, member: Member) -> bool:
+    """Whether a member's pod has to be made again for the spec as it is now."""
+    if member.toolbox is None:
+        return agent_drifted(pod, spec)
+    return toolbox_drifted(pod, spec, member.toolbox)
 
 
 def agent_drifted(pod: Pod, spec: CocoonSetSpec) -> bool:
@@ -37,9 +45,9 @@ def toolbox_drifted(pod: Pod, spec: CocoonSetSpec, toolbox: ToolboxSpec) -> bool
     return toolbox.mode is ToolboxMode.STATIC and _static_drifted(pod, toolbox)
 
 
-def patch_in_place(pod: Pod, want: VMSpec) -> dict[str, str | None]:
+def patch_in_place(pod: Pod, spec: CocoonSetSpec, member: Member) -> dict[str, str | None]:
     """The annotations that the node agent reads only later, where they differ: snapshot policy, connection type, force pull."""
-    wanted = want.to_annotations()
+    wanted = _wanted(pod, spec, member).to_annotations()
     patch: dict[str, str | None] = {}
     for key in (keys.SNAPSHOT_POLICY, keys.CONN_TYPE, keys.FORCE_PULL):
         value = wanted.get(key)
@@ -48,11 +56,19 @@ def patch_in_place(pod: Pod, want: VMSpec) -> dict[str, str | None]:
     return patch
 
 
-def other_machine(pod: Pod, spec: CocoonSetSpec) -> bool:
+def other_machine(pod: Pod, spec: CocoonSetSpec, member: Member) -> bool:
     """Whether the spec asks for a machine that the pod's saved memory cannot be part of: image, backend, OS (W-13)."""
     have = VMSpec.from_annotations(pod.annotations)
-    want = VMSpec.for_agent(spec, have.name)
+    want = _wanted(pod, spec, member)
     return (have.image, have.backend, have.os) != (want.image, want.backend, want.os)
+
+
+def _wanted(pod: Pod, spec: CocoonSetSpec, member: Member) -> VMSpec:
+    """The VM that the spec asks for; a sub-agent keeps the fork source it was made from."""
+    if member.toolbox is not None:
+        return VMSpec.for_toolbox(spec, member.toolbox, pod.vm_name)
+    fork_from = VMSpec.from_annotations(pod.annotations).fork_from if member.role is Role.SUB_AGENT else ""
+    return VMSpec.for_agent(spec, pod.vm_name, fork_from)
 
 
 def _vm_drifted(have: VMSpec, want: VMSpec) -> bool:

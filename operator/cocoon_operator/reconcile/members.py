@@ -36,6 +36,14 @@ def members_of(target: SetObject, spec: CocoonSetSpec) -> tuple[Member, ...]:
     return (main_member(target), *subs, *boxes)
 
 
+def member_of(target: SetObject, spec: CocoonSetSpec, pod: Pod) -> Member | None:
+    """The member that a pod stands for; None when the spec has no place for it (any more)."""
+    for member in members_of(target, spec):
+        if member.pod_name == pod.name and member.role == pod.role and member.slot == pod.slot:
+            return member
+    return None
+
+
 def vm_name_of(target: SetObject, pod: Pod) -> str:
     """The VM name that is *computed* for an owned pod from its labels, never the annotation a user can write (W-63).
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from cocoon_operator.api import keys, quantity
 from cocoon_operator.api.cocoonset import AgentSpec, CocoonSetSpec, ToolboxSpec
 from cocoon_operator.api.enums import Role, ToolboxMode
+from cocoon_operator.api.pod import Pod
 from cocoon_operator.api.vmspec import VMSpec
 from cocoon_operator.reconcile.applied import applied_resources_text
 from cocoon_operator.reconcile.members import Member
@@ -58,6 +59,24 @@ def build_toolbox(
     if toolbox.mode is ToolboxMode.STATIC:
         body["metadata"]["annotations"].update(static_hints(toolbox))
     return body
+
+
+def build(
+    target: SetObject,
+    spec: CocoonSetSpec,
+    member: Member,
+    *,
+    main: Pod | None,
+    restore: bool = False,
+    hint: str = "",
+) -> dict[str, Any]:
+    """Build the pod of any member; ``main`` is the live main agent that sub-agents are forked from."""
+    if member.toolbox is not None:
+        return build_toolbox(target, spec, member, member.toolbox, restore=restore)
+    if member.role is Role.MAIN:
+        return build_main(target, spec, member, restore=restore, hint=hint)
+    source, node = (main.vm_name, main.spec.node_name) if main is not None else ("", "")
+    return build_sub_agent(target, spec, member, fork_from=source, node=node, restore=restore)
 
 
 def static_hints(toolbox: ToolboxSpec) -> dict[str, str]:

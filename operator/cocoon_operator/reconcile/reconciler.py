@@ -6,11 +6,24 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
-from cocoon_operator.reconcile import status
+from cocoon_operator.reconcile import slow, status
 from cocoon_operator.reconcile.ports import Claims, Clock, Cluster, Measures, Recorder, Registry
 from cocoon_operator.reconcile.run import Context, Memory, Next, Run
 from cocoon_operator.reconcile.stamp import stamp
-from cocoon_operator.reconcile.steps import aside, deletion, enlist, failure, main, obstacles, suspend, wake
+from cocoon_operator.reconcile.steps import (
+    agents,
+    aside,
+    deletion,
+    enlist,
+    failure,
+    main,
+    migration,
+    obstacles,
+    surplus,
+    suspend,
+    toolboxes,
+    wake,
+)
 from cocoon_operator.reconcile.view import Outcome, View
 
 Step: TypeAlias = Callable[[Run], Awaitable[Next]]
@@ -23,7 +36,11 @@ STEPS: Final[tuple[Step, ...]] = (
     failure.step,
     suspend.step,
     wake.step,
+    migration.step,
     main.step,
+    surplus.step,
+    agents.step,
+    toolboxes.step,
 )
 
 # Each round stores one status and starts the chain again; no path needs more than three.
@@ -82,6 +99,7 @@ class Reconciler:
                 await status.write(run, now=True)
                 continue
             if not run.silent:
+                slow.report(run)
                 await status.write(run)
                 _forget_settled(run)
             return

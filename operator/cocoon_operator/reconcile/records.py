@@ -85,6 +85,12 @@ def digests_text(values: Mapping[str, str]) -> str | None:
     return json.dumps(known, separators=(",", ":")) if known else None
 
 
+def removing_names(target: SetObject) -> frozenset[str]:
+    """The names of ``removing-vm-names``: VMs that the user gave up, whose tags are not collected yet."""
+    text = target.annotations.get(keys.REMOVING_VM_NAMES, "")
+    return frozenset(name for name in (part.strip() for part in text.split(",")) if _fits(target, name))
+
+
 def fresh_names(target: SetObject) -> tuple[str, ...]:
     """The names of ``start-fresh``."""
     text = target.annotations.get(keys.START_FRESH, "")

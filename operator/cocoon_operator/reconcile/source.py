@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,10 +86,11 @@ async def leftover(run: Run, member: Member, found: Present) -> Source:
     return Fresh()
 
 
-async def enlist(run: Run, member: Member) -> None:
-    """Write a member's VM name down before its first create, so that deletion collects its tag (rule 3)."""
-    if member.managed and member.vm_name not in records.listed_names(run.set):
-        text = records.names_text((*records.listed_names(run.set), *run.own_names, member.vm_name))
+async def enlist(run: Run, members: Iterable[Member]) -> None:
+    """Write VM names down before their first create, so that deletion collects their tags (rule 3)."""
+    names = {member.vm_name for member in members if member.managed} - set(records.listed_names(run.set))
+    if names:
+        text = records.names_text((*records.listed_names(run.set), *run.own_names, *names))
         await run.annotate_set({keys.DELETE_VM_NAMES: text})
 
 

@@ -10,7 +10,7 @@ from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.conntype import connection_type_of
 from cocoon_operator.api.enums import Role, SetPhase
 from cocoon_operator.api.pod import Pod, parse_int
-from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile import milestones, records, tags
 from cocoon_operator.reconcile.members import Member, members_of, slot_number
 from cocoon_operator.reconcile.run import Run, SnapshotState
 from cocoon_operator.reconcile.steps import stalled
@@ -45,7 +45,9 @@ async def write(run: Run, *, now: bool = False) -> None:
             return
         run.memory.written_at = run.now
     run.memory.changed_at = None
+    before = run.stored_phase
     run.set = await run.ctx.cluster.patch_set_status(run.set, patch)
+    milestones.tell(run, before)
 
 
 def build(run: Run) -> dict[str, Any]:

@@ -43,6 +43,16 @@ def stored_names(run: Run, reason: str) -> frozenset[str]:
     return records.condition_names(run.set, reason)
 
 
+def owed(run: Run, vm_name: str) -> bool:
+    """Whether a tag may lie behind this VM although it is awake, by what this pass found, else by what is stored."""
+    found = run.snapshot
+    if found is None:
+        return vm_name in stored_names(run, TAG_DROP_PENDING) if stored_names(run, TAG_DROP_PENDING) else may_exist(run)
+    if found.reason == TAG_DROP_PENDING:
+        return vm_name in found.message.partition(": ")[0].split(", ")
+    return found.reason != NO_SNAPSHOT
+
+
 def state(status: str, reason: str, vm_names: Iterable[str] = (), why: str = "") -> SnapshotState:
     """Condition ``SnapshotCurrent``; the names stand before the colon, so that any process can go on from them."""
     names = ", ".join(sorted(vm_names))

@@ -12,7 +12,7 @@ from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.reconcile import records, tags
 from cocoon_operator.reconcile.drift import other_machine
 from cocoon_operator.reconcile.facts import Fact, read
-from cocoon_operator.reconcile.members import main_member, members_of
+from cocoon_operator.reconcile.members import main_member, member_of, members_of
 from cocoon_operator.reconcile.run import Next, Run
 
 
@@ -49,11 +49,12 @@ async def _asked_for(run: Run) -> frozenset[str]:
 
 
 def _other_machines(run: Run) -> frozenset[str]:
-    """Main, asleep, where the spec now asks for another image, backend or OS (W-13)."""
-    main = run.main
-    if main is None or run.held(main.name) or read(main) not in (Fact.ASLEEP, Fact.LOST):
-        return frozenset()
-    return frozenset({run.vm_name(main)}) if other_machine(main, run.spec) else frozenset()
+    """VMs that are asleep, where the spec now asks for another image, backend or OS (W-13)."""
+    asleep = [pod for pod in run.live if read(pod) in (Fact.ASLEEP, Fact.LOST) and not run.held(pod.name)]
+    found = [(pod, member_of(run.set, run.spec, pod)) for pod in asleep]
+    return frozenset(
+        run.vm_name(pod) for pod, member in found if member is not None and other_machine(pod, run.spec, member)
+    )
 
 
 async def _moved(run: Run, wanted: frozenset[str]) -> bool:

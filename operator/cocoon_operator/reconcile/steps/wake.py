@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Done, Present
-from cocoon_operator.api.enums import LifecycleState, SetPhase
+from cocoon_operator.api.enums import LifecycleState, Role, SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, sweep, tags
-from cocoon_operator.reconcile.drift import agent_drifted
+from cocoon_operator.reconcile.drift import drifted
 from cocoon_operator.reconcile.facts import Fact
+from cocoon_operator.reconcile.members import member_of
 from cocoon_operator.reconcile.run import Next, Run, SnapshotState
+from cocoon_operator.reconcile.steps.surplus import is_surplus
 
 _CLEARED: dict[str, str | None] = {keys.HIBERNATE: None, keys.KEEP_SNAPSHOT: None}
 
 
 async def step(run: Run) -> Next:
     """Clear flags that nobody holds, then settle what a wake owes."""
-    flagged = [pod for pod in run.live if pod.hibernate and not run.held(pod.name)]
+    flagged = [pod for pod in run.live if pod.hibernate and _to_be_woken(run, pod)]
     if flagged and not tags.may_exist(run):
         # The flag is the only trace of the tag: the status has to know of it before the flag goes.
         run.phase = SetPhase.PENDING
@@ -48,7 +50,7 @@ async def _clear(run: Run, pod: Pod) -> Next:
         if pod.managed and not facts.has_vm(pod) and pod.spec.node_name:
             if not await _safe_to_clear(run, pod):
                 return Next.GO_ON
-            if pod.role == "main" and facts.read(pod) in (Fact.ASLEEP, Fact.LOST) and agent_drifted(pod, run.spec):
+            if facts.read(pod) in (Fact.ASLEEP, Fact.LOST) and _edited(run, pod):
                 return await _make_again(run, pod)
         await run.annotate(pod, _CLEARED, guarded=True)
     except ConflictError as error:
@@ -56,6 +58,19 @@ async def _clear(run: Run, pod: Pod) -> Next:
     except KubeError as error:
         run.fail(error)
     return Next.GO_ON
+
+
+def _to_be_woken(run: Run, pod: Pod) -> bool:
+    """Not what a CocoonHibernation holds, what is on its way to another node, or what is about to be removed."""
+    if run.held(pod.name) or is_surplus(run, pod):
+        return False
+    moving = pod.role == Role.MAIN and run.spec.node_name != ""
+    return not (moving and pod.spec.node_name not in ("", run.spec.node_name))
+
+
+def _edited(run: Run, pod: Pod) -> bool:
+    member = member_of(run.set, run.spec, pod)
+    return member is not None and drifted(pod, run.spec, member)
 
 
 async def _safe_to_clear(run: Run, pod: Pod) -> bool:
@@ -75,7 +90,7 @@ async def _safe_to_clear(run: Run, pod: Pod) -> bool:
 
 async def _make_again(run: Run, pod: Pod) -> Next:
     """A sleeping VM whose spec was edited: the pod is made from the new spec around the same snapshot (design 4.4)."""
-    if run.stored_phase != SetPhase.WAKING:
+    if pod.role == Role.MAIN and run.stored_phase != SetPhase.WAKING:
         run.phase = SetPhase.WAKING
         run.snapshot = _in_progress(run)
         return Next.PERSIST
@@ -98,7 +113,7 @@ async def _settle(run: Run) -> None:
     main = run.main
     run.snapshot = _in_progress(run)
     if main is not None:
-        run.phase = SetPhase.WAKING if _restoring(run, main) else SetPhase.PENDING
+        run.phase = _phase(run, main)
     owed: dict[str, str] = {}
     waking = [pod for pod in run.live if _wakes(run, pod) and not await _settled(run, pod, owed)]
     if main is None or main in waking:
@@ -124,13 +139,16 @@ async def _settle_owed(run: Run) -> None:
 
 
 def _wakes(run: Run, pod: Pod) -> bool:
-    return pod.managed and not run.held(pod.name)
+    """Whether the end of the wake waits for this pod; a dead letter and what is about to be removed are not waited for."""
+    return pod.managed and not run.held(pod.name) and not pod.dead_letter and not is_surplus(run, pod)
 
 
-def _restoring(run: Run, main: Pod) -> bool:
-    """A pod made around a snapshot shows ``Waking``; a sleeping pod that wakes in place ``Pending`` (S192, S176)."""
+def _phase(run: Run, main: Pod) -> SetPhase:
+    """A pod made around a snapshot shows ``Waking``, or goes on ``Migrating``; one that wakes in place ``Pending`` (S192)."""
+    if run.stored_phase == SetPhase.MIGRATING:
+        return SetPhase.MIGRATING
     hinted = main.restore and keys.HINT_NODE in run.set.annotations
-    return hinted or run.stored_phase == SetPhase.WAKING
+    return SetPhase.WAKING if hinted or run.stored_phase == SetPhase.WAKING else SetPhase.PENDING
 
 
 async def _settled(run: Run, pod: Pod, owed: dict[str, str]) -> bool:

@@ -1,0 +1,87 @@
+"""Making pods, of one member or of many: asked, announced, written down, then created (design 4.3 rules 1 and 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.enums import Role, SetPhase
+from cocoon_operator.api.errors import AlreadyExistsError, ConflictError, KubeError
+from cocoon_operator.reconcile import source, tags
+from cocoon_operator.reconcile.members import Member
+from cocoon_operator.reconcile.parallel import each
+from cocoon_operator.reconcile.pods import build
+from cocoon_operator.reconcile.run import Next, Run
+
+NAME_TAKEN_RETRY = 30.0
+
+
+async def make(run: Run, members: Sequence[Member]) -> Next:
+    """Create the pods of these members, as far as the registry allows it; what stands in the way is reported.
+
+    Not one after the other: all are asked, then what has to be stored first is stored, then all are created.
+    """
+    origins = await each(members, lambda member: source.find(run, member))
+    if aside := [
+        m.vm_name for m, origin in zip(members, origins, strict=True) if isinstance(origin, source.OtherMachine)
+    ]:
+        run.snapshot = tags.state("False", tags.MOVING_ASIDE, aside, "saved from another image than the set asks for")
+        run.phase = SetPhase.PENDING
+        return Next.PERSIST
+    restores = {
+        member.vm_name: origin.digest
+        for member, origin in zip(members, origins, strict=True)
+        if isinstance(origin, source.Restore)
+    }
+    if restores and not _announced(run, members):
+        run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, restores, "restored from its tag")
+        if not run.spec.suspend:
+            run.records.update(restores)
+        return Next.PERSIST
+    ready = [m for m, origin in zip(members, origins, strict=True) if isinstance(origin, source.Fresh | source.Restore)]
+    await source.enlist(run, ready)
+    await each(ready, lambda member: _create(run, member, restore=member.vm_name in restores))
+    return Next.GO_ON
+
+
+def _announced(run: Run, members: Sequence[Member]) -> bool:
+    """Whether the stored status says that tags are being restored, before a pod with the restore mark exists."""
+    if not tags.may_exist(run):
+        return False
+    waking = run.stored_phase in (SetPhase.WAKING, SetPhase.MIGRATING)
+    return waking or run.spec.suspend or all(member.role is not Role.MAIN for member in members)
+
+
+async def _create(run: Run, member: Member, *, restore: bool) -> None:
+    hint = run.set.annotations.get(keys.HINT_NODE, "") if restore else ""
+    body = build(run.set, run.spec, member, main=run.main, restore=restore, hint=hint)
+    try:
+        await run.create(body)
+    except AlreadyExistsError:
+        await _taken(run, member)
+    except KubeError as error:
+        run.fail(error)
+        if run.stored("Ready").get("message") != error.message:
+            run.event("Warning", "CreateFailed", f"pod {member.pod_name}: {error.message}")
+
+
+async def _taken(run: Run, member: Member) -> None:
+    """The name is taken: by our own pod that the cache lags behind, by one that is still going, or by somebody else's (W-25)."""
+    other = await run.ctx.cluster.get_pod(run.set.namespace, member.pod_name)
+    if other is None:
+        run.errors.append(ConflictError(f"pod {member.pod_name} was in the way and is gone"))
+        return
+    if other.owned_by(run.set.uid):
+        run.pods[other.name] = other
+        return
+    owner = other.controller
+    report_name_taken(run, member, f"is controlled by {owner.kind} {owner.name}" if owner else "is nobody's")
+
+
+def report_name_taken(run: Run, member: Member, why: str) -> None:
+    """A pod that is not this member's has its name: said once, looked at again."""
+    message = f"pod {member.pod_name} exists and {why}; {member.vm_name} is made when it is gone"
+    run.find("PodNameCollision", message)
+    run.come_back(NAME_TAKEN_RETRY)
+    if run.stored("Ready").get("reason") != "PodNameCollision":
+        run.event("Warning", "PodNameCollision", message)

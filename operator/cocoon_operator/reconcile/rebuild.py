@@ -1,0 +1,149 @@
+"""The rebuild budget of sub-agents and toolboxes: a back-off ladder, a history, a dead letter (contract 4.10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.enums import Role
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile.members import Member, members_of
+from cocoon_operator.reconcile.run import Run
+
+BUDGET: Final = 4
+LADDER: Final = (timedelta(0), timedelta(seconds=1), timedelta(seconds=5), timedelta(seconds=30))
+FORGIVEN: Final = timedelta(minutes=10)
+"""How long a rebuilt VM has to stay ready before its earlier failures are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is remembered of one slot's rebuilds."""
+
+    count: int = 0
+    last_deleted: datetime | None = None
+
+
+def backoff(count: int) -> timedelta:
+    """How long to wait before rebuild number ``count + 1`` (S223)."""
+    return LADDER[min(max(count, 0), len(LADDER) - 1)]
+
+
+def read_history(text: str | None) -> dict[str, Entry]:
+    """Read the annotation; whatever cannot be read is an empty history (S224, S234)."""
+    try:
+        stored = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    if not isinstance(stored, dict):
+        return {}
+    return {slot: entry for slot, value in stored.items() if (entry := _entry(value)) is not None}
+
+
+def write_history(history: Mapping[str, Entry]) -> str | None:
+    """The annotation's text, readable by the Go operator; None when there is nothing to remember."""
+    if not history:
+        return None
+    stored = {
+        slot: {"count": entry.count, "lastDeleted": _text(entry.last_deleted)}
+        for slot, entry in sorted(history.items())
+    }
+    return json.dumps(stored, separators=(",", ":"))
+
+
+async def rebuild(run: Run, member: Member, pod: Pod) -> None:
+    """Make a failed VM again, later each time; after four times leave it as a dead letter for a person to look at."""
+    entry = _history(run, member).get(member.slot, Entry())
+    if entry.count >= BUDGET:
+        await _give_up(run, member, pod)
+        return
+    due = (entry.last_deleted or datetime.min.replace(tzinfo=UTC)) + backoff(entry.count)
+    if entry.last_deleted is not None and run.now < due:
+        run.come_back((due - run.now).total_seconds())
+        return
+    # First the history: a delete that fails must not bypass the back-off (S228).
+    await _remember(run, member, Entry(entry.count + 1, run.now))
+    await run.delete(pod)
+    if member.role is Role.SUB_AGENT:
+        run.ctx.measures.count("subagent_rebuild_total", namespace=run.set.namespace, cocoonset=run.set.name)
+        run.event("Normal", "SubAgentRebuilding", f"slot {member.slot} attempt {entry.count + 1}/{BUDGET}")
+    else:
+        run.event("Normal", "ToolboxRebuilding", f"toolbox {member.slot} attempt {entry.count + 1}/{BUDGET}")
+
+
+async def forgive(run: Run, member: Member, pod: Pod) -> None:
+    """A VM that stays ready long enough has its budget back (W-30)."""
+    entry = _history(run, member).get(member.slot)
+    if entry is None or not pod.ready:
+        return
+    left = (entry.last_deleted or run.now) + FORGIVEN - run.now
+    if left > timedelta():
+        run.come_back(left.total_seconds())
+        return
+    await forget(run, member)
+
+
+async def forget(run: Run, member: Member) -> None:
+    """Drop a slot's entry, if there is one."""
+    await _remember(run, member, None)
+
+
+async def _give_up(run: Run, member: Member, pod: Pod) -> None:
+    await run.annotate(pod, {keys.DEAD_LETTER: "true"})
+    if member.role is Role.SUB_AGENT:
+        run.ctx.measures.count("subagent_dead_letter_total", namespace=run.set.namespace, cocoonset=run.set.name)
+        run.event(
+            "Warning",
+            "SubAgentDeadLetter",
+            f"slot {member.slot} exhausted {BUDGET} rebuilds; pod {pod.name} left in dead-letter",
+        )
+    else:
+        message = f"toolbox {member.slot} exhausted {BUDGET} rebuilds; pod {pod.name} left in dead-letter"
+        run.event("Warning", "ToolboxDeadLetter", message)
+
+
+async def _remember(run: Run, member: Member, entry: Entry | None) -> None:
+    """Write one slot's entry; slots that the spec no longer has are dropped along with it (S222)."""
+    known = {
+        other.slot for other in members_of(run.set, run.spec) if (other.toolbox is None) == (member.toolbox is None)
+    }
+    history = {slot: each for slot, each in _history(run, member).items() if slot in known and slot != member.slot}
+    if entry is not None:
+        history[member.slot] = entry
+    elif member.slot not in _history(run, member):
+        return
+    await run.annotate_set({_key(member): write_history(history)})
+
+
+def _history(run: Run, member: Member) -> dict[str, Entry]:
+    return read_history(run.set.annotations.get(_key(member)))
+
+
+def _key(member: Member) -> str:
+    return keys.REBUILD_HISTORY if member.toolbox is None else keys.TOOLBOX_REBUILD_HISTORY
+
+
+def _entry(value: Any) -> Entry | None:
+    if not isinstance(value, Mapping):
+        return None
+    count, last = value.get("count", 0), value.get("lastDeleted", "")
+    if not isinstance(count, int) or isinstance(count, bool) or not isinstance(last, str):
+        return None
+    return Entry(count, _parsed(last))
+
+
+def _parsed(text: str) -> datetime | None:
+    """RFC 3339 with up to nanoseconds and any offset, as Go writes it; Python keeps microseconds."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _text(moment: datetime | None) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z") if moment is not None else "0001-01-01T00:00:00Z"

@@ -1,0 +1,100 @@
+"""VMs that the spec no longer has: scaled down, or a toolbox removed (contract 4.10, 4.11; design 4.3 rule 3, W-16).
+
+The pod goes first, then its tags, then its name; until then the slot is not used again, however fast the user scales up.
+What is being removed is written down before the first delete, so that a slot that is asked for again meanwhile does not come
+up with the state of the one that was given up.
+"""
+
+from __future__ import annotations
+
+from cocoon_operator.api import keys, names
+from cocoon_operator.api.answers import Done
+from cocoon_operator.api.enums import Role
+from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile.members import members_of, slot_number
+from cocoon_operator.reconcile.run import Next, Run
+
+
+async def step(run: Run) -> Next:
+    """Remove surplus pods in ascending order, then what is left of them."""
+    surplus = [pod for pod in run.live if is_surplus(run, pod)]
+    for pod in surplus:
+        if run.held(pod.name):
+            holder = run.holders[pod.name]
+            run.find("HeldByHibernation", f"{pod.name} is not removed: CocoonHibernation {holder} holds its VM")
+    going = [pod for pod in surplus if not run.held(pod.name)]
+    await _write_down(run, going)
+    for pod in sorted(going, key=_order):
+        await _delete(run, pod)
+    await _collect(run)
+    return Next.GO_ON
+
+
+def is_surplus(run: Run, pod: Pod) -> bool:
+    """Whether a live pod has no place in the spec any more."""
+    if pod.role == Role.SUB_AGENT:
+        slot = slot_number(pod)
+        return slot is not None and slot > run.spec.agent.replicas
+    return pod.role == Role.TOOLBOX and pod.slot not in {box.name for box in run.spec.toolboxes}
+
+
+def _order(pod: Pod) -> tuple[int, str]:
+    return slot_number(pod) or 0, pod.slot
+
+
+async def _write_down(run: Run, going: list[Pod]) -> None:
+    """Names whose pods are about to go, and no longer those whose pods stay after all (scaled up again in time)."""
+    stays = {run.vm_name(pod) for pod in run.live} - {run.vm_name(pod) for pod in going}
+    removing = (records.removing_names(run.set) - stays) | {run.vm_name(pod) for pod in going if pod.managed}
+    if removing != records.removing_names(run.set):
+        await run.annotate_set({keys.REMOVING_VM_NAMES: records.names_text(removing) or None})
+
+
+async def _delete(run: Run, pod: Pod) -> None:
+    try:
+        await run.delete(pod)
+    except NotFoundError:
+        run.pods.pop(pod.name, None)
+    except ConflictError as error:
+        run.errors.append(error)
+    except KubeError as error:
+        run.fail(error)
+
+
+async def _collect(run: Run) -> None:
+    """Drop the tags of names whose pods are gone, then the names."""
+    wanted = {member.vm_name for member in members_of(run.set, run.spec)}
+    present = {run.vm_name(pod) for pod in run.owned}
+    removing = records.removing_names(run.set)
+    gone = (removing | (run.own_names - wanted)) - present
+    if not gone:
+        return
+    live = await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)
+    gone -= {run.vm_name(pod) for pod in live if pod.owned_by(run.set.uid)}
+    dropped = {name for name in sorted(gone) if await _drop(run, name)}
+    if not dropped:
+        return
+    kept = set(records.listed_names(run.set)) - (dropped - wanted)
+    changes: dict[str, str | None] = {keys.DELETE_VM_NAMES: records.names_text(kept)}
+    changes[keys.REMOVING_VM_NAMES] = records.names_text(removing - dropped) or None
+    await run.annotate_set(changes)
+    for name in dropped:
+        run.records.pop(name, None)
+
+
+async def _drop(run: Run, name: str) -> bool:
+    """Take a removed VM's tags along: ``hibernate`` always, ``latest`` where the policy says that none is kept."""
+    if tags.rival(run, name):
+        return True
+    wanted = [keys.TAG_HIBERNATE]
+    if not names.keeps_latest(run.spec.snapshot_policy, run.set.namespace, run.set.name, name):
+        wanted.append(keys.TAG_LATEST)
+    for tag in wanted:
+        answer = await run.ctx.registry.drop(name, tag)
+        if not isinstance(answer, Done):
+            tags.report_unknown(run, f"dropping {name}:{tag}: {tags.why_not(answer)}")
+            return False
+        run.answers.pop((name, tag), None)
+    return True

@@ -1,0 +1,75 @@
+"""What sub-agents and toolboxes have in common: each is looked at on its own, then the missing ones are made together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cocoon_operator.api.answers import Absent
+from cocoon_operator.api.errors import ConflictError, KubeError
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile import rebuild, records, tags
+from cocoon_operator.reconcile.creation import make, report_name_taken
+from cocoon_operator.reconcile.drift import drifted, patch_in_place
+from cocoon_operator.reconcile.facts import Fact, read
+from cocoon_operator.reconcile.members import Member
+from cocoon_operator.reconcile.replace import replaceable
+from cocoon_operator.reconcile.run import Next, Run
+
+
+async def upkeep(run: Run, members: Sequence[Member]) -> Next:
+    """Look after pods that exist, then make those that do not. One that fails does not stop the others (W-50)."""
+    missing: list[Member] = []
+    for member in members:
+        pod = run.pods.get(member.pod_name)
+        if pod is None:
+            missing.append(member)
+        elif not pod.owned_by(run.set.uid) or pod.role != member.role or pod.slot != member.slot:
+            report_name_taken(run, member, "is another pod")
+        elif not pod.terminating and not run.held(pod.name):
+            await _guarded(run, member, pod)
+    removing = records.removing_names(run.set)
+    wanted = [m for m in missing if not run.held(m.pod_name) and m.vm_name not in removing]
+    return await make(run, wanted) if wanted else Next.GO_ON
+
+
+async def _guarded(run: Run, member: Member, pod: Pod) -> None:
+    try:
+        await _look_after(run, member, pod)
+    except ConflictError as error:
+        run.errors.append(error)
+    except KubeError as error:
+        run.fail(error)
+
+
+async def _look_after(run: Run, member: Member, pod: Pod) -> None:
+    """Dead letter, failure, drift, in this order."""
+    edited = drifted(pod, run.spec, member)
+    if pod.dead_letter:
+        if edited:
+            await rebuild.forget(run, member)
+            await run.delete(pod)
+    elif await _failed(run, member, pod):
+        if edited:
+            await run.delete(pod)
+        else:
+            await rebuild.rebuild(run, member, pod)
+    elif edited:
+        if await replaceable(run, pod):
+            await run.delete(pod)
+            run.event("Normal", "Recreating", f"{member.vm_name} is made again for the edited spec")
+    else:
+        await run.annotate(pod, patch_in_place(pod, run.spec, member))
+        await rebuild.forgive(run, member, pod)
+
+
+async def _failed(run: Run, member: Member, pod: Pod) -> bool:
+    """Whether the VM failed for good; one that only failed to fall asleep or to wake has not (W-62)."""
+    match read(pod):
+        case Fact.DEAD:
+            return True
+        case Fact.LOST:
+            if member.vm_name in run.records:
+                return False
+            return isinstance(await tags.probe(run, member.vm_name), Absent)
+        case _:
+            return False
