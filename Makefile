@@ -5,6 +5,7 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+CRD_FOLDERS := crds charts/cocoon-operator/files/crds
 UV := .tools/uv/bin/uv
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url $(if $(UPGRADE),--upgrade)
@@ -29,15 +30,15 @@ $(VENV)/installed: requirements/dev.txt pyproject.toml
 tools: setup ## Build etcd, kube-apiserver, kubectl, helm, ... once (minutes); print their folder
 	@$(BIN)/python -m cocoon_devkit.tools
 
-generate: setup ## Write crds/ from the models
-	@$(BIN)/python -m cocoon_operator.api.crd --output crds
+generate: setup ## Write crds/ and the chart's copy of it from the models
+	@for folder in $(CRD_FOLDERS); do $(BIN)/python -m cocoon_operator.api.crd --output $$folder; done
 
 lint: setup ## Repair what ruff can, show the rest
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
 verify: setup ## Check format, lint, types, layers and that crds/ is fresh
-	@$(BIN)/python -m cocoon_operator.api.crd --output crds --check
+	@set -e; for folder in $(CRD_FOLDERS); do $(BIN)/python -m cocoon_operator.api.crd --output $$folder --check; done
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy

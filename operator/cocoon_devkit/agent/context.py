@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class Context:
     """The parts of one node's agent. ``registry`` is None for an agent without a registry.
 
+    ``silent`` is an agent whose heartbeats were stopped: it volunteers nothing, also no repair of a status (N012).
     ``flights`` are locks by snapshot name: concurrent pulls or saves of one name are one (R2.4, R2.9).
     """
 
@@ -41,6 +42,7 @@ class Context:
     statuses: PodStatuses
     probes: Probes
     informer: PodInformer
+    silent: bool = False
     flights: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     @property

@@ -101,12 +101,7 @@ class _Control:
 
     async def set_heartbeats(self, request: web.Request) -> web.Response:
         agent = self._node(request)
-        if (await request.json())["on"]:
-            if not agent.node.beating:
-                await agent.node.register()
-                agent.node.start()
-        else:
-            await agent.node.stop()
+        await agent.set_heartbeats(on=bool((await request.json())["on"]))
         return web.json_response(_node_view(agent))
 
     async def set_informer(self, request: web.Request) -> web.Response:

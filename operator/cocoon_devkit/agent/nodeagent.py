@@ -96,6 +96,15 @@ class NodeAgent:
         ]
         self.running = True
 
+    async def set_heartbeats(self, *, on: bool) -> None:
+        """Stop or resume lease and node status (F-16). Pods are served on, but a silent agent volunteers nothing."""
+        self.context.silent = not on
+        if not on:
+            await self.node.stop()
+        elif not self.node.beating:
+            await self.node.register()
+            self.node.start()
+
     async def stop(self) -> None:
         """Stop gracefully: nothing new is begun; the Node and the pods stay (N013)."""
         await self.context.api.settle()

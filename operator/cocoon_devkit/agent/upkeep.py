@@ -36,7 +36,8 @@ async def repair_forever(context: Context) -> None:
         await asyncio.sleep(context.windows.of(pause))
         pause = context.windows.status_drift
         for tracked in context.table:
-            await repair(context, tracked)
+            if not context.silent:
+                await repair(context, tracked)
 
 
 async def repair(context: Context, tracked: Tracked) -> None:

@@ -66,7 +66,7 @@ def test_a_living_vm_goes_before_its_copies_or_without_them(fleet: Fleet) -> Non
     fleet.delete("demo-1")
     assert fleet.local("demo-1") is None
     order = [each["op"] for each in fleet.journal("engine", since=since) if fleet.vm("demo-1") in str(each)]
-    assert order == ["remove", "removed", "remove-snapshot"]
+    assert order == ["remove", "removed", "release-leases", "remove-snapshot"]
 
 
 @pytest.mark.scenario("N103")

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Unknown, WriteAnswer
@@ -20,6 +20,15 @@ from tests.model.judge import Judge
 from tests.model.world import World
 
 VM = "vk-ns-demo-0"
+EDITS: dict[str, dict[str, Any]] = {
+    "retain": {"hibernatePolicy": "retain"},
+    "release": {"hibernatePolicy": "release"},
+    "image base": {"agent": {"image": "base"}},
+    "image other": {"agent": {"image": "other"}},
+    "network blue": {"agent": {"network": "blue"}},
+    "network green": {"agent": {"network": "green"}},
+}
+USER_ACTIONS = ["flip"] * 8 + [*EDITS] + ["delete pod", "start fresh", "delete set"]
 
 
 class Crash(BaseException):
@@ -115,61 +124,29 @@ class SetMachine(RuleBasedStateMachine):
         if up:
             self._do(self.world.settle())
 
-    # -- users: few rules, so that what matters comes up often -----------------------------------------------------------
+    # -- users: one rule with weights, so that what matters comes up often ---------------------------------------------
 
-    @precondition(lambda self: self._set() is not None)
-    @rule(suspend=st.booleans())
-    def suspend(self, suspend: bool) -> None:
-        self.world.edit(suspend=suspend)
-
-    @precondition(lambda self: self._set() is not None)
-    @rule()
-    def flip(self) -> None:
+    @rule(what=st.sampled_from(USER_ACTIONS))
+    def user(self, what: str) -> None:
         found = self._set()
-        assert found is not None
-        self.world.edit(suspend=not found["spec"].get("suspend"))
-
-    @precondition(lambda self: self._set() is not None)
-    @rule(
-        spec=st.sampled_from(
-            [
-                {"hibernatePolicy": "retain"},
-                {"hibernatePolicy": "release"},
-                {"agent": {"image": "base"}},
-                {"agent": {"image": "other"}},
-                {"agent": {"network": "blue"}},
-                {"agent": {"network": "green"}},
-            ]
-        )
-    )
-    def edit(self, spec: dict[str, Any]) -> None:
-        self.world.edit(**spec)
-
-    @rule()
-    def work(self) -> None:
-        pod = self.world.pod()
-        ready = pod is not None and pod["metadata"]["annotations"].get(keys.LIFECYCLE_STATE) == "ready"
-        if ready and VM in self.world.agent.vms:
-            self.counter += 1
-            self.world.agent.work(VM, str(self.counter))
-            self.judge.look()
-
-    @rule(what=st.sampled_from(["fresh", "pod", "set", "set again"]))
-    def drastic(self, what: str) -> None:
-        there = self._set() is not None
-        if what == "fresh" and there:
-            self.world.annotate({keys.START_FRESH: VM})
-            self.judge.lose(VM)
-        elif what == "pod":
+        if what == "delete pod":
             if VM in self.world.agent.vms:
                 self.judge.lose(VM)
             self.world.delete_pod()
-        elif what == "set" and there:
+        elif found is None:
+            if what == "flip" and self.world.pod() is None:
+                self.world.apply()
+                self.judge.lose(VM)
+        elif what == "flip":
+            self.world.edit(suspend=not found["spec"].get("suspend"))
+        elif what == "start fresh":
+            self.world.annotate({keys.START_FRESH: VM})
+            self.judge.lose(VM)
+        elif what == "delete set":
             self.world.delete_set()
             self.judge.lose(VM)
-        elif what == "set again" and not there and self.world.pod() is None:
-            self.world.apply()
-            self.judge.lose(VM)
+        else:
+            self.world.edit(**EDITS[what])
 
     # -- worlds --------------------------------------------------------------------------------------------------------
 
@@ -179,13 +156,29 @@ class SetMachine(RuleBasedStateMachine):
             self.world.agent.step("ns", "demo-0")
         self.judge.look()
 
+    @rule(rounds=st.integers(1, 8))
+    def go_on(self, rounds: int) -> None:
+        """Operator and agent in turn, a few steps each."""
+        for _ in range(rounds):
+            self.world.observe()
+            self._do(self.world.one_run())
+            for _ in range(2):
+                self.world.agent.step("ns", "demo-0")
+            self.judge.look()
+
     @rule()
-    def agent_to_rest(self) -> None:
-        self.world.agent.run()
-        self.judge.look()
+    def rest(self) -> None:
+        """Everything comes to rest, as far as the faults that are on allow it."""
+        for _ in range(12):
+            self.world.observe()
+            self._do(self.world.one_run())
+            self.world.agent.run()
+            self.judge.look()
 
     @rule(
-        fault=st.sampled_from(["boot", "push", "wake", "report", "registry", "refuse", "lose", "capacity", "tag"]),
+        fault=st.sampled_from(
+            ["boot", "push", "wake", "report", "registry", "refuse", "lose", "capacity", "tag", "tag"]
+        ),
         on=st.booleans(),
     )
     def fault(self, fault: str, on: bool) -> None:
@@ -221,16 +214,9 @@ class SetMachine(RuleBasedStateMachine):
     # -- operator ------------------------------------------------------------------------------------------------------
 
     @rule(changes=st.integers(0, 5))
-    def operator_sees(self, changes: int) -> None:
+    def operator(self, changes: int) -> None:
+        """One run on a view that may be behind."""
         self.world.observe(changes)
-
-    @rule()
-    def operator_runs(self) -> None:
-        self._do(self.world.one_run())
-
-    @rule()
-    def operator_sees_and_runs(self) -> None:
-        self.world.observe()
         self._do(self.world.one_run())
 
     @rule(
