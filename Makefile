@@ -31,7 +31,7 @@ tools: setup ## Build etcd, kube-apiserver, kubectl, helm, ... once (minutes); p
 	@$(BIN)/python -m cocoon_devkit.tools
 
 generate: setup ## Write crds/ and the chart's copy of it from the models
-	@for folder in $(CRD_FOLDERS); do $(BIN)/python -m cocoon_operator.api.crd --output $$folder; done
+	@set -e; for folder in $(CRD_FOLDERS); do $(BIN)/python -m cocoon_operator.api.crd --output $$folder; done
 
 lint: setup ## Repair what ruff can, show the rest
 	@$(BIN)/ruff format

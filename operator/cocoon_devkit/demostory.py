@@ -74,7 +74,8 @@ GONE: Final = Goal(
 class Story:
     """``tell()`` runs the steps in order. Raises DemoFailedError at the first that is not as it says.
 
-    ``patience`` is how many seconds a state may take; ``example`` is the file of the set that ``world`` looks at.
+    ``patience`` is how many seconds a state may take, ``settle`` how many it must last; ``example`` is the file of the
+    set that ``world`` looks at.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Story:
         example: Path,
         *,
         patience: float = STEP_SECONDS,
+        settle: float = SETTLE_SECONDS,
     ) -> None:
         self._world = world
         self._kubectl = kubectl
@@ -93,6 +95,7 @@ class Story:
         self._view = view
         self._example = example
         self._patience = patience
+        self._settle = settle
         self._number = 0
         self.outcomes: list[Outcome] = []
 
@@ -229,7 +232,7 @@ class Story:
                 self._check_patience(goal, shown, now, reached)
             elif reached is None:
                 reached = now
-            elif now >= reached + SETTLE_SECONDS:
+            elif now >= reached + self._settle:
                 return look, reached
             time.sleep(_POLL_SECONDS)
 

@@ -50,6 +50,7 @@ class OperatorProcess:
         self._lifetime = lifetime
         self._metrics, self._probes = free_ports(2)
         self._process: ManagedProcess | None = None
+        self._printed_before = 0
         folder.mkdir(parents=True, exist_ok=True)
 
     @classmethod
@@ -85,6 +86,7 @@ class OperatorProcess:
         Raises ProcessFailedError, with the end of its log, when it ends before that or needs too long.
         """
         argv = (sys.executable, "-m", "cocoon_operator", "run")
+        self._printed_before = len(self.output())
         command = Command(name=self.name, argv=argv, log=self.log, env=self._environment(), cwd=self._folder)
         self._process = ManagedProcess(command, self._folder / RECORDS, self._lifetime)
         if not wait:
@@ -101,7 +103,7 @@ class OperatorProcess:
 
     def wait_leading(self) -> None:
         """Wait until this replica acts. Raises ProcessFailedError."""
-        self.process.wait_ready(lambda: "this replica leads" in self.output(), READY_SECONDS)
+        self.process.wait_ready(lambda: "this replica leads" in self.output()[self._printed_before :], READY_SECONDS)
 
     def stop(self) -> int | None:
         """SIGTERM, so that it ends gracefully; the exit code, None when it did not run."""

@@ -102,6 +102,11 @@ class ModelAgent:
         state = annotations.get(keys.LIFECYCLE_STATE, "")
         vm = self.vms.get(vm_name)
         flagged = annotations.get(keys.HIBERNATE) == "true"
+        if "model/missed" in annotations:
+            if not flagged:
+                self._annotate(pod, {"model/missed": None})
+                return True
+            return self._bring_up(pod, vm_name, vm, state)
         if vm is not None and (flagged or state == "hibernating"):
             # Once begun, a hibernation goes on to its end, whatever becomes of the flag: that is what W-58 is about.
             return self._hibernate(pod, vm_name, vm, state)
@@ -128,6 +133,9 @@ class ModelAgent:
             if "model/stuck" in annotations:
                 self._annotate(pod, {"model/stuck": None})
                 return True
+            if annotations.get(keys.HIBERNATE) == "true" and state == "":
+                # A create does not look at the flag, and no update follows that would (R3.1, R1.16).
+                self._annotate(pod, {"model/missed": "true"})
             return self._lifecycle(pod, "creating")
         if vm is None:
             return self._boot(pod, vm_name)
@@ -147,6 +155,8 @@ class ModelAgent:
         if not _ready(pod):
             self._status(pod, {"conditions": [{"type": "Ready", "status": "True"}]})
             return True
+        if "model/missed" in annotations:
+            return False
         return self._lifecycle(pod, "ready")
 
     def _may_retry(self, annotations: dict[str, str], vm_name: str) -> bool:

@@ -37,7 +37,9 @@ async def delete_pod(context: Context, pod: Obj) -> None:
     try:
         async with tracked.work:
             tracked.stop("retry")
-            await _delete(context, tracked, pod)
+            # Whoever held the pod before may have let it go: an eviction has told its end already.
+            if context.table.current(tracked):
+                await _delete(context, tracked, pod)
     finally:
         tracked.deleting = False
 

@@ -27,14 +27,19 @@ class _NoAnswerError(Exception):
 
 
 async def _look(context: Context, tracked: Tracked, vm_id: str) -> None:
+    """Ask first, then act while nothing else works on the pod: its own delete must find it forgotten."""
+    vm, answered = None, True
     try:
         vm = await _inspect(context, tracked)
     except _NoAnswerError:
-        await _evict(context, tracked, "VMInspectTimeout")
-        return
+        answered = False
     async with tracked.work:
-        if context.table.current(tracked) and tracked.vm_id == vm_id:
+        if not context.table.current(tracked) or tracked.vm_id != vm_id:
+            return
+        if answered:
             await _decide(context, tracked, vm)
+        else:
+            await _evict(context, tracked, "VMInspectTimeout")
 
 
 async def _inspect(context: Context, tracked: Tracked) -> VMRecord | None:

@@ -50,6 +50,10 @@ class Memory:
     """When the status first differed from the stored one without an edge."""
     written_at: datetime | None = None
     """When a status without an edge was last written."""
+    hibernated_at: dict[str, datetime] = field(default_factory=dict)
+    """Pod UID to when it was first seen hibernated with a container still running."""
+    cleared_at: dict[str, datetime] = field(default_factory=dict)
+    """Pod UID to when the flag of a stalled save was cleared."""
     stalled_at: datetime | None = None
     """When a save first looked stalled, until that is stored."""
 

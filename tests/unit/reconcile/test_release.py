@@ -200,17 +200,30 @@ async def test_a_refused_keep_flag_does_not_hold_back_the_release(world: World) 
 
 @pytest.mark.scenario("S152")
 async def test_a_pod_that_changed_under_the_keep_flag_is_looked_at_again(world: World) -> None:
-    """A conflict is not a failure to flag: the pod is not what the gate saw, so it is not deleted (I1)."""
+    """The answer of the keep patch is not what the gate saw: a VM may have woken, so the pod is not deleted (I1)."""
     await hibernated(world)
     world.observe()
-    agent_says(world, {"somebody/else": "x"})
+    agent_says(world, {keys.LIFECYCLE_STATE: "creating"})
     mark = world.mark
     outcome = await world.reconcile()
     assert isinstance(outcome.error, ConflictError)
     assert "delete pod/demo-0" not in world.writes(mark)
+    assert world.phase == "Suspending"
+    agent_says(world, {keys.LIFECYCLE_STATE: "hibernated"})
     await rest(world)
     assert world.phase == "Suspended"
     assert world.pod() is None
+
+
+@pytest.mark.scenario("S152")
+async def test_a_change_that_says_nothing_of_the_vm_does_not_hold_back_the_release(world: World) -> None:
+    """The keep flag is patched by UID alone, and the delete goes by the answer's resourceVersion: no conflict, no retry."""
+    await hibernated(world)
+    world.observe()
+    agent_says(world, {"somebody/else": "x"})
+    outcome = await world.reconcile()
+    assert outcome.error is None
+    assert world.phase == "Suspended"
 
 
 @pytest.mark.scenario("S154")

@@ -73,3 +73,19 @@ async def test_a_stalled_save_without_a_tag_is_held(world: World) -> None:
     pod = world.pod()
     assert pod is not None
     assert pod["metadata"]["annotations"][keys.HIBERNATE] == "true"
+
+
+@pytest.mark.asyncio
+async def test_a_flag_that_the_agent_missed_at_its_create_is_set_again(world: World) -> None:
+    """The Go operator flags a pod before the agent has looked at it; nothing moves any more then (R3.1, R2.18)."""
+    world.apply(suspend=True)
+    await world.run()
+    pod = world.pod()
+    assert pod is not None
+    world.api.patch("pod", "ns", "demo-0", {"metadata": {"annotations": {keys.HIBERNATE: "true"}}}, by="go")
+    await world.settle()
+    assert world.phase == "Suspending"
+    assert world.condition("HibernationStalled")["reason"] == "AgentSilent"
+    world.clock.advance(121)
+    await world.settle()
+    assert world.phase == "Suspended"

@@ -37,7 +37,7 @@ async def _release(run: Run, pod: Pod) -> None:
     """Delete exactly the pod that the gate saw: a VM that woke since makes the precondition fail."""
     try:
         flagged = await _keep_cache(run, pod)
-        if flagged is not None and await run.delete(flagged):
+        if flagged is not None and _still(run, flagged) and await run.delete(flagged):
             run.ctx.measures.count(
                 "slot_release_pods_deleted_total", namespace=run.set.namespace, cocoonset=run.set.name
             )
@@ -47,14 +47,22 @@ async def _release(run: Run, pod: Pod) -> None:
         run.fail(error)
 
 
+def _still(run: Run, pod: Pod) -> bool:
+    """Whether the pod is what the gate saw, in the answer of the keep patch too."""
+    if not pod.managed or not pod.spec.node_name or facts.read(pod) is facts.Fact.LOST:
+        return True
+    if facts.asleep_at(pod, run.set.generation):
+        return True
+    run.errors.append(ConflictError(f"pod {pod.name} changed while it was released"))
+    return False
+
+
 async def _keep_cache(run: Run, pod: Pod) -> Pod | None:
     """Ask the agent to keep its copy. Best effort: losing the flag costs a pull at the wake, never correctness (I4, S152)."""
     if pod.keep_snapshot or not pod.managed or not pod.spec.node_name:
         return pod
     try:
-        return await run.annotate(pod, {keys.KEEP_SNAPSHOT: "true"}, guarded=True)
-    except ConflictError:
-        raise
+        return await run.annotate(pod, {keys.KEEP_SNAPSHOT: "true"})
     except KubeError as error:
         run.event("Warning", "KeepSnapshotFailed", f"pod {pod.name}: {error.message}; the next wake pulls")
         return pod

@@ -33,7 +33,7 @@ async def step(run: Run) -> Next:
             run.stalled = ("False", "Resumed", "the node agent goes on")
         return Next.GO_ON
     wait = _since(run) + LIMIT - run.now
-    run.stalled = ("True", STUCK, f"{', '.join(pod.name for pod in stuck)}: hibernating, and no VM is left")
+    run.stalled = ("True", STUCK, f"{', '.join(pod.name for pod in stuck)}: the node agent does not go on")
     if run.now - _since(run) < GRACE and not stage(run):
         run.stalled = None
         run.come_back(GRACE.total_seconds())
@@ -45,8 +45,19 @@ async def step(run: Run) -> Next:
 
 
 def waking(run: Run, pod: Pod) -> bool:
-    """Whether this VM is being woken only to be saved again: no flag is set before it is ready."""
-    return stage(run) == AGAIN and not pod.hibernate and facts.read(pod) is not facts.Fact.AWAKE
+    """Whether this VM is being woken only to be saved again: no flag is set before it is ready.
+
+    A living VM whose agent never saw the flag needs no more than that the agent sees it gone first.
+    """
+    if stage(run) != AGAIN or pod.hibernate or facts.read(pod) is facts.Fact.AWAKE:
+        return False
+    if not facts.has_vm(pod):
+        return True
+    cleared = run.memory.cleared_at.setdefault(pod.uid, run.now)
+    left = GRACE - (run.now - cleared)
+    if left > timedelta():
+        run.come_back(left.total_seconds())
+    return left > timedelta()
 
 
 def stage(run: Run) -> str:
@@ -56,8 +67,12 @@ def stage(run: Run) -> str:
 
 
 def _stuck(pod: Pod) -> bool:
-    gone = facts.no_vm(pod) and pod.spec.node_name != ""
-    return pod.managed and pod.hibernate and pod.lifecycle == LifecycleState.HIBERNATING and gone
+    """Either the VM is gone and nobody says so, or it came up and its agent missed the flag (R3.1, R2.18)."""
+    if not pod.managed or not pod.hibernate or pod.spec.node_name == "":
+        return False
+    if facts.has_vm(pod):
+        return pod.lifecycle == LifecycleState.CREATING
+    return pod.lifecycle == LifecycleState.HIBERNATING
 
 
 def _since(run: Run) -> datetime:
@@ -73,6 +88,8 @@ async def _tags_seen(run: Run, stuck: list[Pod]) -> bool:
     owed = tags.stored_names(run, tags.TAG_DROP_PENDING)
     for pod in stuck:
         vm_name = run.vm_name(pod)
+        if facts.has_vm(pod):
+            continue
         if vm_name in owed:
             return False
         answer = await tags.probe(run, vm_name)
@@ -85,7 +102,8 @@ async def _tags_seen(run: Run, stuck: list[Pod]) -> bool:
 
 
 async def _begin_again(run: Run, stuck: list[Pod]) -> Next:
-    run.stalled = ("True", AGAIN, f"{', '.join(pod.name for pod in stuck)}: woken from the tag, to be saved again")
+    run.memory.cleared_at.clear()
+    run.stalled = ("True", AGAIN, f"{', '.join(pod.name for pod in stuck)}: woken, to be saved again")
     if stage(run) != AGAIN:
         run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
         run.event("Warning", "HibernationStalled", run.stalled[2])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
+from typing import Final
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Done, Present
@@ -22,6 +24,7 @@ async def step(run: Run) -> Next:
     if not run.spec.suspend:
         return Next.GO_ON
     run.phase = SetPhase.SUSPENDING
+    run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
     if run.main is None and _main_intent(run) is Intent.ASLEEP:
         return await main.create(run)
     if not run.live:
@@ -31,7 +34,6 @@ async def step(run: Run) -> Next:
     owed = await _flag(run)
     gate = await _gate(run)
     if gate.waiting or run.errors:
-        run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
         if owed:
             why = "a drop of their tags was not answered; not put to sleep before one is"
             run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed, why)
@@ -61,6 +63,7 @@ def _main_intent(run: Run) -> Intent:
 async def _nothing_left(run: Run) -> Next:
     """No live pod: asleep without a seat, or never booted (S145, S146)."""
     run.phase = SetPhase.SUSPENDED
+    run.snapshot = None
     if not tags.may_exist(run):
         run.snapshot = tags.state("True", tags.NO_SNAPSHOT)
         return Next.STOP
@@ -86,13 +89,18 @@ async def _flag(run: Run) -> frozenset[str]:
     pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
     owed: set[str] = set()
     for pod in run.live:
-        if pod.hibernate or stalled.waking(run, pod):
+        if pod.hibernate or stalled.waking(run, pod) or not _seen_by_agent(pod):
             await _try(run, pod, {})
         elif run.vm_name(pod) not in pending or await _settled(run, pod):
             await _try(run, pod, {keys.HIBERNATE: "true"})
         else:
             owed.add(run.vm_name(pod))
     return frozenset(owed)
+
+
+def _seen_by_agent(pod: Pod) -> bool:
+    """Whether the agent's create call has begun: it looks at the flag in updates only (R3.1), so an earlier one is never seen."""
+    return not pod.managed or pod.lifecycle != "" or pod.vm_id != ""
 
 
 async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
@@ -119,6 +127,9 @@ async def _settled(run: Run, pod: Pod) -> bool:
 
 
 # -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+STATUS_FOLLOWS: Final = timedelta(seconds=2)
 
 
 class Asleep(Enum):
@@ -148,6 +159,8 @@ async def _gate(run: Run) -> Gate:
     gate = Gate({}, 0, 0, [])
     for pod in run.live:
         verdict = judge(pod, run.set.generation, run.spec.hibernate_policy)
+        if verdict is Asleep.YES and _status_follows(run, pod):
+            verdict = Asleep.NOT_YET
         if verdict is Asleep.SKIP:
             continue
         gate.managed += 1
@@ -159,6 +172,21 @@ async def _gate(run: Run) -> Gate:
             gate.saved += 1
             gate.digests[vm_name] = found.digest
     return gate
+
+
+def _status_follows(run: Run, pod: Pod) -> bool:
+    """The agent says ``hibernated`` a moment before it says that no container runs: the second is waited for, not for long.
+
+    Acting in between would meet that status push with a stale resourceVersion, and store a status that is outdated at once.
+    """
+    if not pod.running:
+        run.memory.hibernated_at.pop(pod.uid, None)
+        return False
+    since = run.memory.hibernated_at.setdefault(pod.uid, run.now)
+    left = STATUS_FOLLOWS - (run.now - since)
+    if left > timedelta():
+        run.come_back(left.total_seconds())
+    return left > timedelta()
 
 
 def judge(pod: Pod, generation: int, policy: HibernatePolicy) -> Asleep:
@@ -203,4 +231,4 @@ def _doing(pod: Pod) -> str:
         return f"not scheduled: {message}"
     if pod.lifecycle == LifecycleState.FAILED:
         return pod.lifecycle_message
-    return pod.lifecycle or pod.status.phase or "not seen by a node agent yet"
+    return pod.lifecycle or "not seen by a node agent yet"
