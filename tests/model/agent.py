@@ -59,6 +59,8 @@ class ModelAgent:
             return self._delete(pod)
         if pod["status"].get("phase") == "Failed" or keys.VM_NAME not in _annotations(pod):
             return False
+        if _annotations(pod).get(keys.MANAGED) != "true":
+            return self._represent(pod)
         return self._sync(pod)
 
     def work(self, vm_name: str, text: str) -> None:
@@ -95,6 +97,20 @@ class ModelAgent:
             self.history.append(f"removed {vm_name}")
         self.api.remove("pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
         return True
+
+    def _represent(self, pod: Object) -> bool:
+        """A static toolbox: there is no VM of ours, and no flag means anything to it (N041, N043)."""
+        if pod["status"].get("phase") != "Running":
+            self._status(
+                pod,
+                {
+                    "phase": "Running",
+                    "containerStatuses": [{"name": "agent", "state": {"running": {}}}],
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            )
+            return True
+        return self._lifecycle(pod, "ready")
 
     def _sync(self, pod: Object) -> bool:
         annotations = _annotations(pod)
@@ -167,7 +183,8 @@ class ModelAgent:
         if saved is not None:
             return "wake" not in self.fail and saved["image"] == annotations[keys.IMAGE]
         slept = annotations.get(keys.RESTORE) == "true" or "model/trace" in annotations
-        return "boot" not in self.fail and not slept
+        source = annotations.get(keys.FORK_FROM, "")
+        return "boot" not in self.fail and not slept and (not source or source in self.vms)
 
     def _boot(self, pod: Object, vm_name: str) -> bool:
         annotations = _annotations(pod)
@@ -185,7 +202,10 @@ class ModelAgent:
         else:
             if "boot" in self.fail:
                 return self._fail(pod, "boot failed")
-            memory = []
+            source = annotations.get(keys.FORK_FROM, "")
+            if source and source not in self.vms:
+                return self._fail(pod, "boot: fork source is not on this node")
+            memory = [f"fork of {source}"] if source else []
             self.history.append(f"booted {vm_name}")
         self.counter += 1
         self.vms[vm_name] = ModelVM(f"vm-{self.counter}", memory, annotations[keys.IMAGE])

@@ -167,7 +167,7 @@ class ModelClaims:
 
     def claimants(self, vm_name: str) -> Sequence[SetObject]:
         sets = [set_from_object(obj) for (kind, _, _), obj in self.cache.objects.items() if kind == "set"]
-        fitting = [s for s in sets if names.slot_of_vm_name(s.namespace, s.name, vm_name) >= 0]
+        fitting = [s for s in sets if _can_have(s, vm_name)]
         return sorted(fitting, key=lambda s: (s.creation_timestamp, s.uid))
 
 
@@ -315,6 +315,13 @@ class World:
     @property
     def mark(self) -> int:
         return len(self.api.writes)
+
+
+def _can_have(target: SetObject, vm_name: str) -> bool:
+    if names.slot_of_vm_name(target.namespace, target.name, vm_name) >= 0:
+        return True
+    boxes = target.spec.toolboxes if target.spec else ()
+    return any(names.vm_name(target.namespace, target.name, box.name) == vm_name for box in boxes)
 
 
 def _pod(obj: Object) -> Pod:

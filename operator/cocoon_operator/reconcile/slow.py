@@ -1,4 +1,7 @@
-"""Transitions that take too long are said to, once, with what they wait for (W-21). Nothing is given up by that."""
+"""Transitions that take too long are said to, once, with what they wait for (W-21). Nothing is given up by that.
+
+No timer of its own: whatever looks at the set next, at the latest the slow resync, says it.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,8 @@ def report(run: Run) -> None:
     progressing = run.stored("Progressing")
     since = progressing.get("lastTransitionTime")
     if run.stored_phase != run.phase or progressing.get("status") != "True" or not isinstance(since, str):
-        run.come_back(limit.total_seconds())
         return
-    left = datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) + limit - run.now
-    if left > timedelta():
-        run.come_back(left.total_seconds())
+    if run.now < datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) + limit:
         return
     message = f"{run.phase.value} since {since}" + (f": {run.detail}" if run.detail else "")
     run.find(reason, message)

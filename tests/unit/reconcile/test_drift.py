@@ -11,6 +11,7 @@ from cocoon_operator.api import keys
 from cocoon_operator.api.cocoonset import CocoonSetSpec
 from cocoon_operator.api.vmspec import VMSpec
 from cocoon_operator.reconcile.drift import agent_drifted, other_machine, patch_in_place, toolbox_drifted
+from cocoon_operator.reconcile.members import main_member
 from tests.model.apiserver import Object
 from tests.model.world import World
 from tests.unit.reconcile.staging import (
@@ -313,7 +314,7 @@ def test_what_the_agent_reads_later_is_no_drift_and_patched_in_place(edit: dict[
     body = read(built_main(set_object()))
     assert not agent_drifted(body, spec(**edit))
     want = VMSpec.for_agent(spec(**edit), VM)
-    patch = patch_in_place(body, want)
+    patch = patch_in_place(body, spec(**edit), main_member(set_object()))
     assert len(patch) == 1
     assert VMSpec.from_annotations({**body.annotations, **{k: v for k, v in patch.items() if v}}) == want
 
@@ -321,8 +322,7 @@ def test_what_the_agent_reads_later_is_no_drift_and_patched_in_place(edit: dict[
 @pytest.mark.scenario("S084")
 def test_what_is_switched_off_again_is_removed_in_place() -> None:
     body = read(built_main(set_object(agent={"forcePull": True, "connType": "rdp"})))
-    want = VMSpec.for_agent(spec(), VM)
-    assert patch_in_place(body, want) == {keys.CONN_TYPE: None, keys.FORCE_PULL: None}
+    assert patch_in_place(body, spec(), main_member(set_object())) == {keys.CONN_TYPE: None, keys.FORCE_PULL: None}
     assert not agent_drifted(body, spec())
 
 
@@ -331,7 +331,7 @@ def test_what_is_switched_off_again_is_removed_in_place() -> None:
     [({"image": "x"}, True), ({"backend": "firecracker"}, True), ({"os": "android"}, True), ({"network": "x"}, False)],
 )
 def test_only_image_backend_and_os_make_another_machine(edit: dict[str, Any], other: bool) -> None:
-    assert other_machine(read(built_main(set_object())), spec(agent=edit)) is other
+    assert other_machine(read(built_main(set_object())), spec(agent=edit), main_member(set_object())) is other
 
 
 # -- on the model --------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ async def test_a_stalled_save_is_begun_again_after_two_minutes_and_loses_nothing
     world.clock.advance(121)
     await world.settle()
     assert world.phase == "Suspended"
-    assert world.recorder.reasons() == ["HibernationStalled"]
+    assert world.recorder.reasons() == ["HibernationStalled", "Suspended"]
     assert world.condition("HibernationStalled") | {"lastTransitionTime": ""} == {
         "type": "HibernationStalled",
         "status": "False",

@@ -436,7 +436,7 @@ async def test_w25_two_sets_that_share_a_vm_name_do_not_share_a_tag(world: World
     assert digest is not None
     await world.settle("c", "a-b")
     assert world.tag("vk-a-b-c-0") == digest
-    assert [e[2] for e in world.recorder.events] == ["NameCollision"]
+    assert [e[1] for e in events(world)] == ["NameCollision"]
     world.api.delete("set", "a-b", "c", by="user")
     await world.settle("c", "a-b")
     assert world.tag("vk-a-b-c-0") == digest
