@@ -45,6 +45,10 @@ class Judge:
         vm_name = pod["metadata"]["annotations"][keys.VM_NAME]
         vm = self.world.agent.vms.get(vm_name)
         truth = self.truth.get(vm_name, Truth())
+        if _surplus(pod, found):
+            # The user gave this VM up: whatever comes under its name later has to be a new one.
+            self.truth[vm_name] = Truth([], "", lost=False)
+            return
         if self._given_up(found, vm_name):
             self.truth[vm_name] = Truth()
             return
@@ -74,7 +78,9 @@ class Judge:
         ]
         if others:
             return
-        pod = self.world.pod()
+        pod = self._pod_of(vm_name)
+        if pod is None and vm_name not in self._wanted(found):
+            return
         flagged = pod is not None and pod["metadata"]["annotations"].get(keys.HIBERNATE) == "true"
         if vm_name not in self.world.agent.vms or flagged:
             raise Violation(f"I2: {vm_name}:{tag} is dropped, and no living VM stands before it")
@@ -100,14 +106,23 @@ class Judge:
         self.truth[vm_name] = Truth()
 
     def _judge_fresh_boot(self, vm_name: str, truth: Truth) -> None:
-        found = self.world.set()
         kept = any(
             repo == vm_name and self.world.registry.manifests[(repo, digest)]["memory"] == truth.memory
             for (repo, _), digest in self.world.registry.tags.items()
         )
-        asked = truth.image != found["spec"]["agent"]["image"]
+        pod = self._pod_of(vm_name)
+        asked = pod is not None and truth.image != pod["metadata"]["annotations"][keys.IMAGE]
         if not (asked and kept):
             raise Violation(f"{vm_name} held {truth.memory} and boots fresh (other image: {asked}, kept aside: {kept})")
+
+    def _pod_of(self, vm_name: str) -> Object | None:
+        pods = self.world.api.list("pod")
+        return next((pod for pod in pods if pod["metadata"]["annotations"].get(keys.VM_NAME) == vm_name), None)
+
+    def _wanted(self, found: Object) -> set[str]:
+        slots = [str(slot) for slot in range(found["spec"]["agent"].get("replicas", 0) + 1)]
+        boxes = [box["name"] for box in found["spec"].get("toolboxes") or []]
+        return {f"vk-ns-demo-{slot}" for slot in slots + boxes}
 
     def _going(self, vm_name: str) -> bool:
         """Whether the VM's pod is being deleted, which was judged when the delete was asked for."""
@@ -131,8 +146,20 @@ class Judge:
         return vm_name in asked or any(vm_name in message for message in moving)
 
 
+def _surplus(pod: Object, found: Object) -> bool:
+    slot = pod["metadata"]["labels"][keys.LABEL_SLOT]
+    if pod["metadata"]["labels"][keys.LABEL_ROLE] == "sub-agent":
+        return int(slot) > found["spec"]["agent"].get("replicas", 0)
+    boxes = {box["name"] for box in found["spec"].get("toolboxes") or []}
+    return pod["metadata"]["labels"][keys.LABEL_ROLE] == "toolbox" and slot not in boxes
+
+
 def _drifted_ready(pod: Object, found: Object) -> bool:
     annotations = pod["metadata"]["annotations"]
     agent = found["spec"]["agent"]
+    if pod["metadata"]["labels"][keys.LABEL_ROLE] == "toolbox":
+        agent = next(
+            box for box in found["spec"]["toolboxes"] if box["name"] == pod["metadata"]["labels"][keys.LABEL_SLOT]
+        )
     drifted = annotations[keys.IMAGE] != agent["image"] or annotations.get(keys.NETWORK, "") != agent.get("network", "")
     return annotations.get(keys.LIFECYCLE_STATE) == "ready" and drifted

@@ -9,7 +9,13 @@ from tests.model.world import World
 
 pytestmark = pytest.mark.asyncio
 
-BOXES = [{"name": "db", "image": "box", "mode": "run"}, {"name": "vnc", "mode": "static", "staticIP": "10.1.1.1", "staticVMID": "x"}]
+BOXES = [
+    {"name": "db", "image": "box", "mode": "run"},
+    {"name": "vnc", "mode": "static", "staticIP": "10.1.1.1", "staticVMID": "x"},
+]
+    {"name": "db", "image": "box", "mode": "run"},
+    {"name": "vnc", "mode": "static", "staticIP": "10.1.1.1", "staticVMID": "x"},
+]
 
 
 async def up(world: World, replicas: int = 3, **spec: object) -> None:
@@ -20,9 +26,16 @@ async def up(world: World, replicas: int = 3, **spec: object) -> None:
 
 async def test_writes_of_three_sub_agents_and_two_toolboxes(world: World) -> None:
     await up(world)
-    made = ["create pod/demo-0", *(f"create pod/demo-{slot}" for slot in (1, 2, 3)), "create pod/demo-db", "create pod/demo-vnc"]
+    made = [
+        "create pod/demo-0",
+        *(f"create pod/demo-{slot}" for slot in (1, 2, 3)),
+        "create pod/demo-db",
+        "create pod/demo-vnc",
+    ]
     assert sorted(w for w in world.writes() if w.startswith("create")) == sorted(made)
-    assert [w for w in world.writes() if not w.startswith("create")] == ["patch set/demo"] + ["patch/status set/demo"] * 3
+    assert [w for w in world.writes() if not w.startswith("create")] == ["patch set/demo"] + [
+        "patch/status set/demo"
+    ] * 3
     assert world.memory("vk-ns-demo-1") == ["fork of vk-ns-demo-0"]
 
 
@@ -44,7 +57,6 @@ async def test_suspend_and_unsuspend(world: World) -> None:
     assert world.memory("vk-ns-demo-2") == ["fork of vk-ns-demo-0", "two"]
     assert world.registry.tags == {}
     assert len(world.registry.requests) - requests == 10
-    print(world.writes(mark))
 
 
 async def test_scale_down_takes_tags_and_names_along(world: World) -> None:
@@ -61,7 +73,6 @@ async def test_scale_down_takes_tags_and_names_along(world: World) -> None:
 async def test_migration(world: World) -> None:
     await up(world, replicas=1)
     world.agent.work("vk-ns-demo-0", "a")
-    mark = world.mark
     world.edit(nodeName="node-b")
     await world.settle()
     assert world.phase == "Running", world.set()["status"]
@@ -70,4 +81,3 @@ async def test_migration(world: World) -> None:
     assert pod["spec"]["nodeName"] == "node-b"
     assert world.memory() == ["a"]
     assert world.tag() is None
-    print(world.writes(mark))
