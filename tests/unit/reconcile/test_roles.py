@@ -13,9 +13,6 @@ BOXES = [
     {"name": "db", "image": "box", "mode": "run"},
     {"name": "vnc", "mode": "static", "staticIP": "10.1.1.1", "staticVMID": "x"},
 ]
-    {"name": "db", "image": "box", "mode": "run"},
-    {"name": "vnc", "mode": "static", "staticIP": "10.1.1.1", "staticVMID": "x"},
-]
 
 
 async def up(world: World, replicas: int = 3, **spec: object) -> None:
