@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.unit.kubernetes.waiting import until
 
 from cocoon_operator.api.errors import UnavailableError
 from cocoon_operator.engine.cache import Cache
@@ -17,6 +16,7 @@ from cocoon_operator.engine.queue import Backoff, WorkQueue
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.objects import set_from_object
 from cocoon_operator.reconcile.view import Outcome, View
+from tests.unit.kubernetes.waiting import until
 
 
 class Script:

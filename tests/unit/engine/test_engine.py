@@ -9,8 +9,6 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from tests.unit.kubernetes.kube_api_server import KubeApiServer
-from tests.unit.kubernetes.waiting import until
 
 from cocoon_operator.api import keys
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
@@ -19,6 +17,8 @@ from cocoon_operator.engine.engine import Engine, EngineSettings, LeaseLostError
 from cocoon_operator.engine.lease import Elector, Periods
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.view import Outcome, View
+from tests.unit.kubernetes.kube_api_server import KubeApiServer
+from tests.unit.kubernetes.waiting import until
 
 BASE = f"/apis/{keys.GROUP}/v1/namespaces/ns"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/system/leases/{keys.LEASE_NAME}"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 from cocoon_operator.api import keys
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.events import EventRecorder, Involved
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 SET = set_from_object(
     {"metadata": {"namespace": "ns", "name": "demo", "uid": "u1", "resourceVersion": "7"}, "spec": {}}

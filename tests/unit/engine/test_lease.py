@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 from cocoon_operator.api import keys
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.lease import Elector, Periods, new_identity
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/system/leases/{keys.LEASE_NAME}"
 QUICK = Periods(lease=0.6, renew_deadline=0.4, retry=0.05)

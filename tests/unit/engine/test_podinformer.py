@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
-from tests.unit.kubernetes.waiting import until
 
 from cocoon_operator.api import keys
 from cocoon_operator.clients.kubernetes.client import KubeClient
@@ -18,6 +16,8 @@ from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.podinformer import PodInformer
 from cocoon_operator.engine.queue import Backoff
 from cocoon_operator.engine.store import Key
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
+from tests.unit.kubernetes.waiting import until
 
 PODS = "/api/v1/namespaces/ns/pods"
 DEMO = Key("ns", "demo")

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.errors import AlreadyExistsError, ConflictError, UnavailableError
@@ -18,6 +17,7 @@ from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.store import Key
 from cocoon_operator.engine.world import World
 from cocoon_operator.reconcile.objects import set_from_object
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 DEMO = Key("ns", "demo")
 POD = "/api/v1/namespaces/ns/pods/demo-0"

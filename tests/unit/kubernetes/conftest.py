@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from tests.unit.kubernetes.kube_api_server import KubeApiServer
 
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
 from cocoon_operator.clients.kubernetes.connection import Connection
+from tests.unit.kubernetes.kube_api_server import KubeApiServer
 
 
 @pytest_asyncio.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 from cocoon_operator.api.errors import (
     AlreadyExistsError,
@@ -25,6 +24,7 @@ from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
 from cocoon_operator.clients.kubernetes.connection import Connection
 from cocoon_operator.clients.kubernetes.failures import FencedError, UnsentError
 from cocoon_operator.clients.kubernetes.resources import PODS, SETS
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 POD = "/api/v1/namespaces/ns/pods/a"
 RAW = dict[str, Any]

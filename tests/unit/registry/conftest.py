@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
-from tests.unit.registry.fake_registry import FakeRegistry
 
 from cocoon_operator.clients.registry import Patience, RegistryClient
 from cocoon_operator.clients.registry.credentials import DockerKeychain
 from cocoon_operator.clients.registry.transport import default_tls
+from tests.unit.registry.fake_registry import FakeRegistry
 
 TLS = default_tls()
 QUICK = Patience(total=10, attempt=5, tries=3, first_wait=0.01, longest_wait=0.02)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.unit.registry.fake_registry import PASSWORD, USER, FakeRegistry, Seen, answer, manifest
 
 from cocoon_operator.api.answers import Absent, Done, Present, Refused, Unknown
 from cocoon_operator.clients.registry import RegistryClient
@@ -19,6 +18,7 @@ from cocoon_operator.clients.registry.challenge import Challenge
 from cocoon_operator.clients.registry.credentials import DockerKeychain
 from cocoon_operator.clients.registry.failures import RegistryError
 from cocoon_operator.clients.registry.tokens import parse_service
+from tests.unit.registry.fake_registry import PASSWORD, USER, FakeRegistry, Seen, answer, manifest
 
 Connect = Callable[..., RegistryClient]
 VM = "vk-ns-demo-0"

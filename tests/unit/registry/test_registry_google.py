@@ -14,7 +14,6 @@ import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.unit.registry.fake_registry import USER, FakeRegistry, manifest
 
 from cocoon_operator.api.answers import Present, Unknown
 from cocoon_operator.clients.registry import RegistryClient
@@ -28,6 +27,7 @@ from cocoon_operator.clients.registry.google import (
     NoGoogleCredentialsError,
     is_google,
 )
+from tests.unit.registry.fake_registry import USER, FakeRegistry, manifest
 
 GCR, REPOSITORY = "europe-docker.pkg.dev", "project/snapshots/vk-ns-demo-0"
 

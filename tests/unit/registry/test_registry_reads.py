@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from aiohttp import web
+
+from cocoon_operator.api.answers import Absent, Present, Unknown
+from cocoon_operator.clients.registry import Patience, RegistryAddress, RegistryClient
 from tests.unit.registry.fake_registry import (
     OCI_MANIFEST,
     FakeRegistry,
@@ -17,9 +20,6 @@ from tests.unit.registry.fake_registry import (
     errors,
     manifest,
 )
-
-from cocoon_operator.api.answers import Absent, Present, Unknown
-from cocoon_operator.clients.registry import Patience, RegistryAddress, RegistryClient
 
 Connect = Callable[..., RegistryClient]
 VM = "vk-ns-demo-0"

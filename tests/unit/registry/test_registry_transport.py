@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from tests.unit.registry.fake_registry import FakeRegistry, answer, errors, manifest
 from yarl import URL
 
 from cocoon_devkit.pki import ServerIdentity, issue_server_identity
@@ -18,6 +17,7 @@ from cocoon_operator.api.answers import Absent, Present, Unknown
 from cocoon_operator.clients.registry import RegistryAddress, RegistryClient
 from cocoon_operator.clients.registry.failures import NoAnswerError
 from cocoon_operator.clients.registry.transport import Transport, default_tls
+from tests.unit.registry.fake_registry import FakeRegistry, answer, errors, manifest
 
 Connect = Callable[..., RegistryClient]
 VM = "vk-ns-demo-0"

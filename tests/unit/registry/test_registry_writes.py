@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
+from cocoon_operator.api.answers import Done, Refused, Unknown
+from cocoon_operator.clients.registry import Patience, RegistryClient
 from tests.unit.registry.fake_registry import (
     OCI_MANIFEST,
     FakeRegistry,
@@ -15,9 +18,6 @@ from tests.unit.registry.fake_registry import (
     errors,
     manifest,
 )
-
-from cocoon_operator.api.answers import Done, Refused, Unknown
-from cocoon_operator.clients.registry import Patience, RegistryClient
 
 Connect = Callable[..., RegistryClient]
 VM = "vk-ns-demo-0"
