@@ -28,6 +28,7 @@ from cocoon_devkit.tools import find_tools
 
 NODES = ("node-1", "node-2")
 REGISTRY_PREFIX = "cocoon"
+LEASE_NAMESPACE = "cocoon-system"
 AGENT_SECONDS = 30.0
 _LOCK_SECONDS = 600.0
 _AGENT_MODULE = "cocoon_devkit.agent"
@@ -125,6 +126,7 @@ class DevEnvironment:
         options = ControlPlaneOptions(crds=self._crds)
         cluster = ControlPlane(tools, self._folder / "cluster", options, self._lifetime)
         cluster.start()
+        cluster.kubectl("create", "namespace", LEASE_NAMESPACE)
         say("starting the registry")
         registry = Registry(tools, self._folder / "registry", lifetime=self._lifetime)
         registry.start()

@@ -38,7 +38,9 @@ class Scratch:
         if self._lock.closed:
             return
         stop_everything(self.path)
-        shutil.rmtree(self.path)
+        # Not beside a sweep: the lock file goes early, and the sweep would take the rest for abandoned.
+        with _locked(self.path.parent / "sweep.lock"):
+            shutil.rmtree(self.path)
         self._lock.close()
 
     def __enter__(self) -> Scratch:

@@ -60,6 +60,7 @@ def test_the_demo_reaches_every_state_and_stays_when_asked(tools: Path, tmp_path
         assert ran.returncode == 0, ran.stdout + ran.stderr
         summary = re.findall(r"^(\S.*?) +[\d.]+ +(\d+) +(\d+)$", ran.stdout, re.MULTILINE)
         assert {title: int(budget) for title, _, budget in summary} == TRANSITIONS
+        assert {title: int(count) for title, count, _ in summary} == TRANSITIONS, ran.stdout
         listed = re.findall(r"^   (\d+) API writes: (.*)$", ran.stdout, re.MULTILINE)
         assert [int(count) for _, count, _ in summary] == [len(writes.split(", ")) for _, writes in listed]
         assert "✓ layers downloaded: 0" in ran.stdout

@@ -13,7 +13,9 @@ from cocoon_devkit.controlplane import COMPONENTS
 from cocoon_devkit.dev import DevEnvironment
 from cocoon_devkit.httpprobe import answers
 
-START = "from cocoon_devkit.dev import *; from pathlib import Path; print(DevEnvironment(Path({0!r})).up(print).exports)"
+START = (
+    "from cocoon_devkit.dev import *; from pathlib import Path; print(DevEnvironment(Path({0!r})).up(print).exports)"
+)
 
 
 def start(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Names of the contract, each in one place (``docs/contract/annotations.md``).
+"""Names of the contract, each in one place (``docs/contract/operator.md``, section 2).
 
 They are wire format: a change of one byte orphans every object in every cluster.
 """

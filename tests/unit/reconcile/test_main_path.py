@@ -45,7 +45,7 @@ async def test_retain_suspend_and_unsuspend_take_three_writes_each(world: World)
     assert "snapshotDigest" not in world.set()["status"]["agents"][0]
 
 
-async def test_release_takes_six_writes_and_wake_four(world: World) -> None:
+async def test_w35_release_takes_six_writes_and_wake_four(world: World) -> None:
     await up(world, hibernatePolicy="release")
     world.agent.work("vk-ns-demo-0", "a")
     mark = world.mark
