@@ -237,3 +237,69 @@ def bodies(world: World, since: int, verb: str) -> list[Any]:
 def asked(world: World, since: int = 0) -> list[str]:
     """The registry requests since a mark."""
     return world.registry.requests[since:]
+
+
+# -- sub-agents and toolboxes --------------------------------------------------------------------------------------------
+
+RUN_BOX: dict[str, Any] = {"name": "db", "image": "box", "mode": "run"}
+STATIC_BOX: dict[str, Any] = {"name": "vnc", "mode": "static", "staticIP": "10.1.1.1", "staticVMID": "x"}
+
+
+def vm(slot: int | str) -> str:
+    """The VM name of a slot or toolbox of the set ``demo``."""
+    return f"vk-ns-demo-{slot}"
+
+
+async def roles_up(world: World, replicas: int = 1, boxes: Iterable[Mapping[str, Any]] = (), **spec: Any) -> None:
+    """A set with sub-agents and toolboxes that runs, with work of its own in every VM."""
+    agent = {"replicas": replicas, **spec.pop("agent", {})}
+    world.apply(agent=agent, toolboxes=[dict(box) for box in boxes], **spec)
+    await rest(world)
+    assert world.phase == "Running", world.set()["status"]
+    for name in world.agent.vms:
+        world.agent.work(name, f"work of {name}")
+
+
+async def roles_asleep(world: World, replicas: int = 1, boxes: Iterable[Mapping[str, Any]] = (), **spec: Any) -> None:
+    """The same set, suspended, with all of that saved."""
+    await roles_up(world, replicas, boxes, **spec)
+    world.edit(suspend=True)
+    await rest(world)
+    assert world.phase == "Suspended", world.set()["status"]
+    assert world.agent.vms == {}
+
+
+def pod_fails(world: World, pod: str, *, phase: str = "Failed") -> None:
+    """The node reports that the pod ended; its VM is gone."""
+    agent_shows(world, {"phase": phase, "containerStatuses": None, "conditions": None}, pod)
+    world.agent.vms.pop(f"vk-ns-{pod}", None)
+
+
+def milestones(world: World) -> list[tuple[str, str]]:
+    """The events that tell the course of the set, as (reason, message)."""
+    return [(reason, message) for _, _, reason, message in world.recorder.events if reason in MILESTONES]
+
+
+def pods(world: World) -> list[str]:
+    """The names of all pods, in order."""
+    return [pod["metadata"]["name"] for pod in world.api.list("pod")]
+
+
+async def restless(world: World, steps: int) -> bool:
+    """Operator and agent in turn, one small step at a time, up to a number of steps. True: there was nothing more to do."""
+    done = 0
+    while True:
+        before = world.api.version
+        await world.run()
+        done += world.api.version != before
+        if done >= steps:
+            return False
+        for pod in world.api.list("pod"):
+            done += world.agent.step(pod["metadata"]["namespace"], pod["metadata"]["name"])
+            if done >= steps:
+                return False
+        if world.api.version == before:
+            wait = world.outcome.requeue_after
+            if wait is None or wait > 15 or world.outcome.error:
+                return True
+            world.clock.advance(wait)
