@@ -104,6 +104,9 @@ class ModelAPIServer:
         if subresource != "status":
             allowed.pop("status", None)
         _merge(changed, allowed)
+        for empty in [key for key in ("annotations", "finalizers") if changed["metadata"].get(key) in ({}, [])]:
+            # As in Go's JSON: what is empty is not there.
+            del changed["metadata"][empty]
         self._log(by, f"patch{'/' + subresource if subresource else ''}", kind, name, body)
         if changed == obj:
             return copy.deepcopy(obj)

@@ -237,8 +237,14 @@ def _ready(run: Run, phase: SetPhase, counts: Mapping[str, int]) -> dict[str, An
 
 
 def _progressing(run: Run, phase: SetPhase) -> dict[str, Any]:
+    """The phase, and what it waits for and since when: an absolute time, so that no clock causes a write."""
     moving = phase in _MOVING
-    message = f"{phase.value}: {run.detail}" if run.detail else phase.value
+    message = phase.value
+    if run.detail:
+        stored = run.stored("Progressing")
+        before = stored.get("lastTransitionTime") if stored.get("status") == "True" else None
+        since = f", since {str(before or conditions.timestamp(run.now))[11:]}" if moving else ""
+        message = f"{phase.value}: {run.detail}{since}"
     return _condition(run, "Progressing", "True" if moving else "False", "Reconciling" if moving else "Stable", message)
 
 
