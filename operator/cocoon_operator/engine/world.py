@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from cocoon_operator.api import keys
-from cocoon_operator.api.errors import KubeError, NotFoundError, UnavailableError
+from cocoon_operator.api.errors import ConflictError, InvalidError, KubeError, NotFoundError, UnavailableError
 from cocoon_operator.api.pod import Pod, pod_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.clients.kubernetes.resources import PODS, SETS
@@ -26,6 +26,8 @@ from cocoon_operator.reconcile.objects import SetObject, set_from_object
 Object = dict[str, Any]
 
 _VIEW_WAS_BEHIND: Final = (404, 409)
+# What the API server says (422, not 409) when a patch names the UID of an earlier object of this name.
+_REPLACED: Final = "metadata.uid"
 
 
 class World:
@@ -185,8 +187,11 @@ class World:
             try:
                 yield write
             except KubeError as error:
-                if not error.outcome_known or error.status in _VIEW_WAS_BEHIND:
+                replaced = isinstance(error, InvalidError) and _REPLACED in error.message
+                if replaced or not error.outcome_known or error.status in _VIEW_WAS_BEHIND:
                     self._cache.doubt(ref, write.concerned)
+                if replaced:
+                    raise ConflictError(error.message, status=error.status, reason=error.reason) from error
                 raise
             except BaseException:
                 # Cancelled in the middle: nobody knows how it ended.

@@ -172,6 +172,21 @@ async def test_w34_a_delete_spares_the_namesake_and_the_pod_that_changed(ground:
 
 
 @pytest.mark.asyncio
+async def test_w34_a_patch_spares_the_namesake_and_says_conflict(ground: Ground) -> None:
+    """The API server calls it 422 Invalid, since a UID cannot change; for us it is a view that was behind."""
+    ground.api.put(POD, pod_body())
+    ground.load()
+    pod = ground.pod()
+    ground.api.remove(POD)
+    ground.api.put(POD, pod_body())
+    with pytest.raises(ConflictError):
+        await ground.world.patch_pod(pod, {keys.HIBERNATE: "true"})
+    assert keys.HIBERNATE not in ground.api.objects[POD]["metadata"]["annotations"]
+    await ground.world.settle(DEMO)
+    assert ground.pod().uid != pod.uid
+
+
+@pytest.mark.asyncio
 async def test_a_conflict_makes_the_next_view_live(ground: Ground) -> None:
     ground.api.put(POD, pod_body())
     ground.load()

@@ -225,6 +225,12 @@ class KubeApiServer:
         path = path.removesuffix("/status")
         refusal = self._refusal(path, body.get("metadata", {}))
         if refusal is not None:
+            if refusal.status == 409 and body["metadata"].get("uid", "") not in (
+                "",
+                self.objects[path]["metadata"]["uid"],
+            ):
+                # For a patch the UID is an immutable field, not a precondition (seen on the real one).
+                return status_of(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
             return refusal
         metadata = {key: value for key, value in body.get("metadata", {}).items() if key != "resourceVersion"}
         change = {"status": body.get("status")} if subresource else {**body, "metadata": metadata}
