@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cocoon_operator.api import keys, names
+from cocoon_operator.api.errors import InvalidError
 from cocoon_operator.api.pod import Pod, pod_from_object
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
 from cocoon_operator.reconcile.reconciler import Reconciler
@@ -64,6 +65,8 @@ class ModelCluster:
 
     async def list_pods(self, namespace: str, set_name: str) -> Sequence[Pod]:
         self.hook("before", f"list {set_name}")
+        if len(set_name) > 63:
+            raise InvalidError("unable to parse requirement: must be no more than 63 characters", status=400)
         return [_pod(pod) for pod in self.api.list("pod", namespace) if _label(pod) == set_name]
 
     async def create_pod(self, namespace: str, body: Mapping[str, Any]) -> Pod:

@@ -757,3 +757,13 @@ async def test_w03_an_edit_does_not_cost_a_held_vm_its_state(world: World) -> No
     await rest(world)
     assert not any(write.startswith(("delete", "create")) for write in world.writes(mark))
     assert world.tag() == digest
+
+
+async def test_w47_a_set_whose_name_is_no_label_value_can_be_deleted(world: World) -> None:
+    """Its pods cannot be asked for by label, and it never had any."""
+    name = "n" * 64
+    world.apply(name)
+    await world.settle(name)
+    world.delete_set(name)
+    await world.settle(name)
+    assert world.api.get("set", "ns", name) is None

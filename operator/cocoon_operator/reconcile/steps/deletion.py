@@ -11,6 +11,7 @@ from cocoon_operator.api.enums import SnapshotPolicy
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.reconcile import records, tags
 from cocoon_operator.reconcile.run import Next, Run
+from cocoon_operator.reconcile.steps.obstacles import LABEL_VALUE_LIMIT
 
 COLLECTION = "TagsCollected"
 _PARALLEL = 8
@@ -27,7 +28,8 @@ async def step(run: Run) -> Next:
     await _delete_pods(run)
     if run.errors or run.owned:
         return Next.STOP
-    run.pods = {pod.name: pod for pod in await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)}
+    if len(run.set.name) <= LABEL_VALUE_LIMIT:
+        run.pods = {pod.name: pod for pod in await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)}
     if run.owned:
         return Next.STOP
     await _collect_tags(run)
