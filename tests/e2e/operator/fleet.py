@@ -37,7 +37,8 @@ class Member(Seat):
         """Whether the pod is ready, and not on its way out."""
         pod = self.find_pod() or {}
         ready = any(
-            each["type"] == "Ready" and each["status"] == "True" for each in (pod.get("status") or {}).get("conditions", [])
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in (pod.get("status") or {}).get("conditions", [])
         )
         return ready and "deletionTimestamp" not in pod["metadata"]
 

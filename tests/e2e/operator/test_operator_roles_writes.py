@@ -76,7 +76,9 @@ class Bill:
         return [
             request.method
             for request in self._seat.registry.requests(self._log)
-            if request.user_agent == keys.EVENT_COMPONENT and request.path.startswith(start) and request.path.endswith(end)
+            if request.user_agent == keys.EVENT_COMPONENT
+            and request.path.startswith(start)
+            and request.path.endswith(end)
         ]
 
 
