@@ -80,7 +80,10 @@ class RealServer:
         try:
             self.api.call(method, path, body, content_type)
         except urllib.error.HTTPError as error:
-            raise RefusedError(error.code, json.load(error)["reason"]) from error
+            told = json.load(error)
+            # A patch that names another UID is called invalid; the operator's client reads it as a conflict.
+            replaced = error.code == 422 and "metadata.uid" in told["message"]
+            raise RefusedError(error.code, "Conflict" if replaced else told["reason"]) from error
 
 
 class ModelServer:

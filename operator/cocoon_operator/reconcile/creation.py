@@ -38,6 +38,9 @@ async def make(run: Run, members: Sequence[Member]) -> Next:
         if not run.spec.suspend:
             run.records.update(restores)
         return Next.PERSIST
+    if restores and (run.snapshot is None or run.snapshot.reason == tags.NO_SNAPSHOT):
+        # Whatever this pass found before, it is about to hand a tag to a pod.
+        run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, why="restored from their tags")
     ready = [m for m, origin in zip(members, origins, strict=True) if isinstance(origin, source.Fresh | source.Restore)]
     await source.enlist(run, ready)
     await each(ready, lambda member: _create(run, member, restore=member.vm_name in restores))

@@ -111,6 +111,8 @@ class Run:
         self.requeue: float | None = None
         self.collection: tuple[str, str] | None = None
         self.stalled: tuple[str, str, str] | None = None
+        self.unanswered: set[str] = set()
+        """VM names whose tag's drop was tried in this pass without an answer."""
         self.silent = False
 
     # -- reading ---------------------------------------------------------------------------------------------------

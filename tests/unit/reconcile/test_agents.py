@@ -16,8 +16,8 @@ from tests.model.apiserver import cocoonset
 from tests.model.world import World
 from tests.unit.reconcile.staging import (
     RUN_BOX,
-    STATIC_BOX,
     SLEEPING,
+    STATIC_BOX,
     VM,
     agent_says,
     annotations_of,

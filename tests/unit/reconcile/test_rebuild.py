@@ -16,6 +16,7 @@ from tests.model.world import World
 from tests.unit.reconcile.staging import (
     RUN_BOX,
     agent_says,
+    agent_shows,
     annotations_of,
     asked,
     bodies,
@@ -27,7 +28,6 @@ from tests.unit.reconcile.staging import (
     rest,
     roles_up,
     running_status,
-    agent_shows,
 )
 
 MOMENT = datetime(2026, 11, 30, 10, 0, 0, tzinfo=UTC)

@@ -64,8 +64,14 @@ def _misplaced(run: Run, main: Pod) -> bool:
 
 
 def _may_start(run: Run, main: Pod) -> bool:
-    """Only a VM that is awake, with no tag behind it: anything else first ends what it is in (W-01)."""
-    return facts.read(main) is Fact.AWAKE and not tags.owed(run, run.vm_name(main))
+    """Only a VM that is awake, with no wake to end: anything else first ends what it is in (W-01).
+
+    A tag that the registry refuses to drop does not hold it back: the new save takes its place.
+    """
+    if facts.read(main) is not Fact.AWAKE or run.vm_name(main) in run.unanswered:
+        return False
+    found = run.snapshot.reason if run.snapshot else tags.NO_SNAPSHOT if not tags.may_exist(run) else ""
+    return found in (tags.NO_SNAPSHOT, tags.TAG_DROP_PENDING)
 
 
 def _pinned_elsewhere(run: Run, main: Pod) -> bool:

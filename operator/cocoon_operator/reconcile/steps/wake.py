@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cocoon_operator.api import keys
-from cocoon_operator.api.answers import Absent, Done, Present
+from cocoon_operator.api.answers import Absent, Done, Present, Unknown
 from cocoon_operator.api.enums import LifecycleState, Role, SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
@@ -163,6 +163,8 @@ async def _settled(run: Run, pod: Pod, owed: dict[str, str]) -> bool:
     if answer is None:
         run.come_back(5)
         return False
+    if isinstance(answer, Unknown):
+        run.unanswered.add(vm_name)
     if not isinstance(answer, Done):
         owed[vm_name] = tags.why_not(answer)
     return True
