@@ -13,6 +13,7 @@ from cocoon_operator.reconcile.members import Member, main_member, members_of
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
 from cocoon_operator.reconcile.pods import build_main, build_sub_agent, build_toolbox
 from tests.model.apiserver import Object, cocoonset
+from tests.model.judged import JudgedWorld
 from tests.model.world import World
 
 VM = "vk-ns-demo-0"
@@ -285,6 +286,27 @@ def pods(world: World) -> list[str]:
     return [pod["metadata"]["name"] for pod in world.api.list("pod")]
 
 
+def look(world: World) -> None:
+    """Let the judge of a judged world see what the agent did before the operator acts again."""
+    if isinstance(world, JudgedWorld) and world.judge is not None:
+        world.judge.look()
+
+
+async def judged_rest(world: JudgedWorld) -> None:
+    """As :func:`rest`, judged after every round."""
+    for _ in range(80):
+        before = world.api.version
+        await world.run()
+        world.agent.run()
+        look(world)
+        if world.api.version == before:
+            wait = world.outcome.requeue_after
+            if wait is None or wait > 15 or world.outcome.error:
+                return
+            world.clock.advance(wait)
+    raise AssertionError("the model does not come to rest")
+
+
 async def restless(world: World, steps: int) -> bool:
     """Operator and agent in turn, one small step at a time, up to a number of steps. True: there was nothing more to do."""
     done = 0
@@ -296,6 +318,7 @@ async def restless(world: World, steps: int) -> bool:
             return False
         for pod in world.api.list("pod"):
             done += world.agent.step(pod["metadata"]["namespace"], pod["metadata"]["name"])
+            look(world)
             if done >= steps:
                 return False
         if world.api.version == before:

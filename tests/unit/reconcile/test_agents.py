@@ -101,9 +101,7 @@ async def test_while_main_is_not_ready_neither_roles_are_made_nor_removed(world:
     assert not any(write.startswith("create") for write in world.writes(mark))
     await rest(world)
     agent_says(world, {}, "demo-0")
-    world.api.patch(
-        "pod", "ns", "demo-0", {"status": running_status(ready=False)}, by="agent", subresource="status"
-    )
+    world.api.patch("pod", "ns", "demo-0", {"status": running_status(ready=False)}, by="agent", subresource="status")
     pod_fails(world, "demo-1")
     world.edit(toolboxes=[])
     mark = world.mark
@@ -444,7 +442,12 @@ async def test_w12_the_snapshot_policy_is_patched_on_every_managed_pod(world: Wo
     mark = world.mark
     world.edit(snapshotPolicy="never")
     await rest(world)
-    assert pod_writes(world, mark) == ["patch pod/demo-0", "patch pod/demo-1", "patch pod/demo-db", "patch pod/demo-vnc"]
+    assert pod_writes(world, mark) == [
+        "patch pod/demo-0",
+        "patch pod/demo-1",
+        "patch pod/demo-db",
+        "patch pod/demo-vnc",
+    ]
     for pod in ("demo-0", "demo-1", "demo-db"):
         assert annotations_of(world, pod)[keys.SNAPSHOT_POLICY] == "never"
         assert annotations_of(world, pod)[keys.GENERATION] == "2"

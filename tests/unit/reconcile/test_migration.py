@@ -25,6 +25,8 @@ from tests.unit.reconcile.staging import (
     events,
     heal,
     hibernation,
+    judged_rest,
+    look,
     made_by_go,
     pods,
     refuse,
@@ -97,7 +99,7 @@ async def restoring(world: World, **spec: Any) -> str:
     return str(world.tag())
 
 
-# -- not handled -----------------------------------------------------------------------------------------------------------
+# -- not handled -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S194")
@@ -182,7 +184,7 @@ async def test_a_main_that_wakes_on_the_target_keeps_its_tag(world: World) -> No
     assert (world.phase, world.tag(), world.memory()) == ("Running", None, ["work"])
 
 
-# -- put to sleep ------------------------------------------------------------------------------------------------------------
+# -- put to sleep ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S196", "S197")
@@ -333,7 +335,7 @@ async def test_a_save_that_its_agent_left_half_done_is_begun_again(world: World)
     assert [reason for _, reason, _ in events(world)] == ["HibernationStalled"]
 
 
-# -- restored where it shall be --------------------------------------------------------------------------------------------------
+# -- restored where it shall be ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S199", "S203")
@@ -397,18 +399,18 @@ async def test_a_drop_that_fails_does_not_hold_back_the_end(world: World, fault:
 
 
 @pytest.mark.scenario("S212")
-async def test_while_a_drop_is_owed_the_next_migration_waits(world: World) -> None:
+async def test_while_a_drop_is_not_answered_the_next_migration_waits(world: World) -> None:
     """A late effect of the first drop would hit the next save (rule 2): no flag before a drop was answered."""
     await restoring(world)
     await until(world, lambda: lifecycle(world) == "ready")
-    world.registry.refuse_drops = "405 UNSUPPORTED"
+    world.registry.down = "connection refused"
     await rest(world)
     world.edit(nodeName="node-a")
     for _ in range(4):
         await world.run()
         world.agent.run()
     assert (node(world), keys.HIBERNATE in annotations_of(world)) == ("node-b", False)
-    world.registry.refuse_drops = ""
+    world.registry.down = ""
     await rest(world)
     assert (node(world), world.memory(), world.phase) == ("node-a", ["work"], "Running")
 
@@ -459,7 +461,7 @@ async def test_between_the_nodes_no_answer_means_a_fresh_boot(world: World, answ
     assert (world.memory(), node(world), world.phase) == (["work"], "node-b", "Running")
 
 
-# -- another edit on the way -----------------------------------------------------------------------------------------------------
+# -- another edit on the way -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S205")
@@ -597,7 +599,7 @@ async def test_w59_a_run_sees_the_delete_and_the_create_of_a_migration(world: Wo
     assert pod_writes(world, mark) == ["delete pod/demo-0", "create pod/demo-0"]
 
 
-# -- with the other roles ----------------------------------------------------------------------------------------------------------
+# -- with the other roles ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S196", "S060")
@@ -682,7 +684,7 @@ async def test_a_sub_agent_that_is_asleep_elsewhere_does_not_bind_the_move(world
     assert (world.phase, world.tag(vm(1))) == ("Running", None)
 
 
-# -- crash and race, at every step ---------------------------------------------------------------------------------------------------
+# -- crash and race, at every step -------------------------------------------------------------------------------------
 
 FLIPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"nodeName": "node-a"}, {"nodeName": "node-b"}),
@@ -714,16 +716,13 @@ async def test_two_edits_at_every_step_of_a_migration_end_where_the_last_one_say
         over = await restless(world, steps) if steps else False
         world.edit(**first)
         world.edit(**last)
-        await rest(world)
+        await judged_rest(world)
         where = f"after {steps} steps"
         spec = world.set()["spec"]
-        assert world.judge is not None
-        world.judge.look()
         if spec.get("suspend"):
             assert (world.phase, world.agent.vms) == ("Suspended", {}), where
             world.edit(suspend=False)
-            await rest(world)
-            world.judge.look()
+            await judged_rest(world)
         assert world.phase == "Running", where
         assert not spec.get("nodeName") or node(world) == spec["nodeName"], where
         memory = world.memory() or []
@@ -748,10 +747,9 @@ async def test_a_migration_survives_a_fault_at_every_call(kind: str) -> None:
             world.observe()
             await world.one_run()
             world.agent.run()
+            look(world)
         broke, world.fault = world.fault is None, None
-        await rest(world)
-        assert world.judge is not None
-        world.judge.look()
+        await judged_rest(world)
         where = f"{kind} call {call}"
         assert (world.phase, node(world), world.tag()) == ("Running", "node-b", None), where
         assert "work" in (world.memory() or []), where

@@ -19,6 +19,7 @@ from tests.unit.reconcile.staging import (
     events,
     heal,
     hibernation,
+    judged_rest,
     pod_fails,
     pods,
     refuse,
@@ -51,7 +52,7 @@ def fall_asleep(world: World, *names: str) -> None:
             world.agent.step("ns", name)
 
 
-# -- suspend ---------------------------------------------------------------------------------------------------------------
+# -- suspend -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S134", "S136", "S141", "S113")
@@ -88,7 +89,7 @@ async def test_the_set_is_asleep_when_its_last_vm_is(world: World) -> None:
     world.clock.advance(10)
     await world.run()
     message = world.condition("Progressing")["message"]
-    assert message == "Suspending: 3 of 4 VMs saved; waiting for demo-2 (ready)"
+    assert message == "Suspending: 3 of 4 VMs saved; waiting for demo-2 (ready), since 10:00:00Z"
     fall_asleep(world, "demo-2", "demo-vnc")
     await world.run()
     assert world.phase == "Suspended"
@@ -233,7 +234,7 @@ async def test_release_is_for_a_main_agent_alone(world: World, roles: dict[str, 
     assert len(world.agent.vms) == 2
 
 
-# -- wake ----------------------------------------------------------------------------------------------------------------------
+# -- wake --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S188", "S192")
@@ -326,7 +327,7 @@ async def test_w14_a_tag_that_cannot_be_dropped_is_owed_by_name(world: World, na
     assert (snapshot["status"], snapshot["reason"]) == ("False", "TagDropPending")
     assert name in snapshot["message"].partition(": ")[0].split(", ")
     mark = world.mark
-    world.edit(agent={"network": "blue"}, toolboxes=[{**RUN_BOX, "network": "blue"}])
+    world.edit(agent={"network": "blue"}, toolboxes=[{**RUN_BOX, "network": "blue"}, STATIC_BOX])
     await rest(world)
     assert not any(write.startswith("delete") for write in world.writes(mark))
     world.registry.refuse_drops = ""
@@ -351,7 +352,7 @@ async def test_a_sleeping_set_that_is_deleted_takes_the_tags_of_every_role_along
     assert sorted(world.registry.tags) == sorted((name, "latest") for name in kept)
 
 
-# -- two edits in the same second ------------------------------------------------------------------------------------------------
+# -- two edits in the same second --------------------------------------------------------------------------------------
 
 FLIPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"suspend": False}, {"suspend": True}),
@@ -377,16 +378,13 @@ async def test_two_edits_at_every_step_of_a_suspend_and_a_wake_end_where_the_las
         over = await restless(world, steps) if steps else False
         world.edit(**first)
         world.edit(**last)
-        await rest(world)
-        assert world.judge is not None
-        world.judge.look()
+        await judged_rest(world)
         where = f"after {steps} steps"
         spec = world.set()["spec"]
         if spec.get("suspend"):
             assert (world.phase, world.agent.vms) == ("Suspended", {}), where
             world.edit(suspend=False)
-            await rest(world)
-            world.judge.look()
+            await judged_rest(world)
         slots = [*range(spec["agent"]["replicas"] + 1), *(box["name"] for box in spec.get("toolboxes", []))]
         assert (world.phase, sorted(world.agent.vms)) == ("Running", [vm(slot) for slot in slots]), where
         assert world.registry.tags == {}, where

@@ -16,6 +16,7 @@ from tests.unit.reconcile.staging import (
     asked,
     heal,
     hibernation,
+    judged_rest,
     pods,
     refuse,
     rest,
@@ -219,7 +220,7 @@ async def test_names_are_written_down_before_the_first_delete(world: World) -> N
     assert pods(world) == ["demo-0"]
 
 
-# -- held by a CocoonHibernation -------------------------------------------------------------------------------------------------
+# -- held by a CocoonHibernation ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("pod", "name"), [("demo-1", vm(1)), ("demo-db", vm("db"))])
@@ -259,7 +260,7 @@ async def test_the_snapshot_of_a_held_vm_without_pod_is_not_collected(world: Wor
     assert world.tag(name) is None
 
 
-# -- two edits in the same second --------------------------------------------------------------------------------------------------
+# -- two edits in the same second --------------------------------------------------------------------------------------
 
 SCALES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"agent": {"replicas": 0}}, {"agent": {"replicas": 2}}, {"agent": {"replicas": 1}}),
@@ -284,9 +285,7 @@ async def test_two_edits_at_every_step_of_a_scale_end_where_the_last_one_says(
         over = await restless(world, steps) if steps else False
         world.edit(**first)
         world.edit(**last)
-        await rest(world)
-        assert world.judge is not None
-        world.judge.look()
+        await judged_rest(world)
         where = f"after {steps} steps"
         spec = world.set()["spec"]
         slots = [*range(spec["agent"]["replicas"] + 1), *sorted(b["name"] for b in spec.get("toolboxes", []))]

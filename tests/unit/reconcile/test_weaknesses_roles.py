@@ -1,4 +1,4 @@
-"""Weaknesses of the Go operator that concern transitions of a whole set: how long they take, and what is told (W-21, W-31, W-32)."""
+"""Transitions of a whole set: how long they take, and what is told of them, once (W-21, W-31, W-32)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def passes(world: World, times: int = 3, *, seconds: float = 60) -> None:
         await world.run()
 
 
-# -- W-21 ----------------------------------------------------------------------------------------------------------------------
+# -- W-21 --------------------------------------------------------------------------------------------------------------
 
 
 async def test_w21_a_slow_suspend_is_said_once_with_what_it_waits_for(world: World) -> None:
@@ -47,9 +47,7 @@ async def test_w21_a_slow_suspend_is_said_once_with_what_it_waits_for(world: Wor
     assert slow(world) == []
     world.clock.advance(1)
     await world.run()
-    text = (
-        f"Suspending since {since}: 0 of 3 VMs saved; waiting for demo-0 (ready), demo-1 (ready), demo-db (ready)"
-    )
+    text = f"Suspending since {since}: 0 of 3 VMs saved; waiting for demo-0 (ready), demo-1 (ready), demo-db (ready)"
     assert slow(world) == [("Warning", "SuspendSlow", text)]
     ready = world.condition("Ready")
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "SuspendSlow", text)
@@ -115,6 +113,8 @@ async def test_w21_a_flip_begins_a_new_clock(world: World) -> None:
     await rest(world)
     world.edit(suspend=False)
     await world.run()
+    for _ in range(3):
+        world.agent.step("ns", "demo-0")
     world.clock.advance(150)
     world.edit(suspend=True)
     await world.run()
@@ -162,7 +162,7 @@ async def test_w21_nothing_is_given_up(world: World) -> None:
     assert world.memory(vm(1)) == ["fork of vk-ns-demo-0", "work of vk-ns-demo-1"]
 
 
-# -- W-31, W-32 ------------------------------------------------------------------------------------------------------------------
+# -- W-31, W-32 --------------------------------------------------------------------------------------------------------
 
 
 async def test_w31_a_dead_letter_is_counted_once(world: World) -> None:
