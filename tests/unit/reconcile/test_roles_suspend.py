@@ -393,3 +393,68 @@ async def test_two_edits_at_every_step_of_a_suspend_and_a_wake_end_where_the_las
         if over:
             return
     raise AssertionError("the transition does not end")
+
+
+# -- what must not come back, and the user's way out ----------------------------------------------------------------------
+
+
+@pytest.mark.scenario("S186")
+async def test_w13_old_memory_of_no_role_comes_up_in_another_machine(world: World) -> None:
+    """An edit of the image of a sleeping sub-agent or toolbox: put aside, not destroyed, and booted fresh."""
+    await roles_asleep(world, 1, [RUN_BOX])
+    digests = {name: world.tag(name) for name in (vm(0), vm(1), vm("db"))}
+    world.edit(suspend=False, agent={"image": "other"}, toolboxes=[{**RUN_BOX, "image": "newer"}])
+    await rest(world)
+    assert world.phase == "Running"
+    images = {name: machine.image for name, machine in world.agent.vms.items()}
+    assert images == {vm(0): "other", vm(1): "other", vm("db"): "newer"}
+    memories = [world.memory(name) for name in digests]
+    assert memories == [[], ["fork of vk-ns-demo-0"], []]
+    kept = {(name, f"orphan-{str(digest).removeprefix('sha256:')[:12]}"): digest for name, digest in digests.items()}
+    assert world.registry.tags == kept
+    assert [reason for _, reason, _ in events(world)] == ["SnapshotMovedAside"] * 3
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+@pytest.mark.parametrize(
+    ("pod", "name", "fresh"), [("demo-1", vm(1), ["fork of vk-ns-demo-0"]), ("demo-db", vm("db"), [])]
+)
+async def test_a_fresh_start_of_one_vm_is_asked_for_by_its_name(
+    world: World, pod: str, name: str, fresh: list[str], asleep: bool
+) -> None:
+    await (roles_asleep if asleep else roles_up)(world, 1, [RUN_BOX])
+    digest = world.tag(name)
+    world.annotate({keys.START_FRESH: name})
+    await rest(world)
+    world.edit(suspend=False)
+    await rest(world)
+    assert (world.phase, world.memory(name)) == ("Running", fresh)
+    assert world.annotation(keys.START_FRESH) is None
+    assert world.memory(vm(0)) == ["work of vk-ns-demo-0"]
+    assert list(world.registry.tags.values()) == ([digest] if asleep else [])
+    assert len([event for event in events(world) if event[1] == "SnapshotMovedAside"]) == int(asleep)
+
+
+@pytest.mark.parametrize(("pod", "name"), [("demo-1", vm(1)), ("demo-db", vm("db"))])
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_snapshot_that_went_missing_is_never_a_fresh_boot(
+    world: World, pod: str, name: str, gone: bool
+) -> None:
+    """Rule 4 for every role, with its pod and without; the others wake, and a fresh start ends the wait."""
+    await roles_asleep(world, 1, [RUN_BOX])
+    digest = world.registry.tags.pop((name, "hibernate"))
+    del world.registry.manifests[(name, digest)]
+    if gone:
+        world.delete_pod(pod)
+    world.edit(suspend=False)
+    await rest(world)
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "SnapshotMissing")
+    assert f"the saved state of {name} ({digest}) is on record" in ready["message"]
+    assert name not in world.agent.vms
+    assert vm(0) in world.agent.vms
+    assert [reason for _, reason, _ in events(world)] == ["SnapshotMissing"]
+    world.annotate({keys.START_FRESH: name})
+    await rest(world)
+    assert (world.phase, name in world.agent.vms) == ("Running", True)
+    assert (world.registry.tags, world.condition("Ready")["status"]) == ({}, "True")
