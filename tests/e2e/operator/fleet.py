@@ -53,6 +53,19 @@ class Member(Seat):
         """Let the VM fail by itself: ``gone`` gets its pod evicted, ``stopped`` is started again in place."""
         self.agent.crash_vm(self.node, self.vm, state)
 
+    @contextmanager
+    def kept_terminating(self) -> Iterator[None]:
+        """Let the pod object outlive its deletion until the end of the block, by a finalizer of somebody else's."""
+        self._finalize(["example.com/kept"])
+        try:
+            yield
+        finally:
+            self._finalize(None)
+
+    def _finalize(self, finalizers: list[str] | None) -> None:
+        patch = {"metadata": {"finalizers": finalizers}}
+        self.api.call("PATCH", self.pod_path, patch, "application/merge-patch+json")
+
 
 class Fleet:
     """A set and its members. ``main`` is the seat of the main agent, and the set's own."""
@@ -124,6 +137,12 @@ class Fleet:
         query = f"?labelSelector={keys.LABEL_SET}%3D{self.main.name}"
         found: list[Obj] = self.main.api.call("GET", f"/api/v1/namespaces/{self.main.namespace}/pods{query}")["items"]
         return {pod["metadata"]["name"] for pod in found}
+
+    def told(self, reason: str) -> list[str]:
+        """The messages of the set's events with a reason, sorted; each is told once, or the operator repeats itself."""
+        return sorted(
+            event["message"] for event in self.main.events(reason) for _ in range(int(event.get("count") or 1))
+        )
 
     def listed(self) -> set[str]:
         """The VM names that are written down for the deletion of the set, without their prefix."""

@@ -61,7 +61,7 @@ def test_forked_from_the_memory_of_main_and_bound_to_its_node(seat: Seat) -> Non
 
 
 @pytest.mark.scenario("S229")
-@pytest.mark.parametrize("order", [(0, 3, 1), (3, 0, 1), (1, 2, 0, 1)], ids=str)
+@pytest.mark.parametrize("order", [(0, 3, 1), (1, 2, 0, 1)], ids=str)
 def test_scaled_in_any_order_of_edits(seat: Seat, order: tuple[int, ...]) -> None:
     """However fast the edits follow on one another: the last one counts, and what no edit gave up keeps its work."""
     fleet = Fleet(seat)
@@ -98,9 +98,9 @@ def test_w16_a_slot_is_fresh_when_it_was_given_up_for_a_second(seat: Seat) -> No
     saved = second.tag()
     assert saved is not None
     uid = second.uid
-    with second.barrier("delete") as held:
+    with second.kept_terminating():
         seat.edit(suspend=False, agent={"replicas": 1})
-        held()
+        seat.until(lambda: "deletionTimestamp" in second.pod()["metadata"], "the pod is on its way out")
         fleet.scale(2)
         seat.until_observed()
         seat.settle()
@@ -182,8 +182,8 @@ def test_one_that_does_not_boot_is_made_again_later_each_time(seat: Seat) -> Non
     assert sorted(seen) == [1, 2, 3]
     assert seen[2] - seen[1] >= timedelta(seconds=1)
     assert seen[3] - seen[2] >= timedelta(seconds=5)
-    told = [event["message"] for event in seat.events("SubAgentRebuilding")]
-    assert sorted(told) == [f"slot 1 attempt {attempt}/4" for attempt in (1, 2, 3)]
+    told = [f"slot 1 attempt {attempt}/4" for attempt in (1, 2, 3)]
+    seat.until(lambda: fleet.told("SubAgentRebuilding") == told, "each attempt is told")
     assert seat.events("SubAgentDeadLetter") == []
 
 
@@ -279,7 +279,7 @@ def test_w62_one_that_could_not_be_saved_is_alive(seat: Seat, end: str) -> None:
 
 
 @pytest.mark.scenario("S244", "S248")
-@pytest.mark.parametrize("gone", [("1",), ("0", "1"), ("1", "2")], ids=str)
+@pytest.mark.parametrize("gone", [("0", "1"), ("1", "2")], ids=str)
 def test_w29_one_that_vanished_in_its_sleep_comes_back_with_its_work(seat: Seat, gone: tuple[str, ...]) -> None:
     fleet = Fleet(seat)
     fleet.up(1, 2, agent={"replicas": 2})
@@ -317,7 +317,7 @@ def test_w29_one_that_vanished_in_its_sleep_waits_for_the_registry(seat: Seat) -
 @pytest.mark.scenario("S131", "S134", "S135")
 def test_suspended_while_one_is_forked(seat: Seat) -> None:
     fleet = Fleet(seat)
-    fleet.up(1, agent={"replicas": 1})
+    fleet.up()
     second = fleet.member(2)
     with second.barrier("vm.boot") as held:
         fleet.scale(2)
@@ -328,4 +328,24 @@ def test_suspended_while_one_is_forked(seat: Seat) -> None:
     assert second.tag() is not None
     seat.wake()
     fleet.settled()
-    assert second.the_vm()["memory"]["work"] == ["first in demo-0"]
+    assert second.the_vm()["memory"]["work"] == seat.written
+
+
+@pytest.mark.scenario("S188")
+def test_w17_no_tag_stays_behind_one_that_slept_twice_in_one_wake(seat: Seat) -> None:
+    """Its tag was dropped once in this wake already: it is saved again before main is awake, and the user changes his mind."""
+    fleet = Fleet(seat)
+    fleet.up(1, agent={"replicas": 1})
+    sub = fleet.member(1)
+    seat.suspend()
+    with seat.barrier("vm.boot") as held:
+        seat.edit(suspend=False)
+        held()
+        seat.until(lambda: sub.find_vm() is not None and sub.tag() is None, "the sub-agent is awake")
+        sub.work("second")
+        seat.edit(suspend=True)
+        sub.until_lifecycle("hibernated")
+        assert sub.saved_work() == sub.written
+        seat.edit(suspend=False)
+        sub.until_lifecycle("ready")
+    fleet.settled()

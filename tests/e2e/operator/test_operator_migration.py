@@ -12,7 +12,6 @@ from seat import REST, Seat
 from cocoon_devkit.operatorprocess import OperatorProcess
 from cocoon_operator.api import keys
 
-SAVE_POINTS: Final = ("snapshot.save", "push.manifest", "lifecycle.hibernated")
 RESTORE_POINTS: Final = ("vm.boot", "lifecycle.ready")
 NOWHERE: Final = "no-such-node"
 
@@ -106,7 +105,7 @@ def test_w29_a_new_sub_agent_is_forked_where_main_is_now(seat: Seat) -> None:
 
 
 @pytest.mark.scenario("S206")
-@pytest.mark.parametrize("point", SAVE_POINTS)
+@pytest.mark.parametrize("point", ["push.manifest", "lifecycle.hibernated"])
 def test_called_back_while_it_is_saved(seat: Seat, point: str) -> None:
     source, target = pinned(seat)
     with seat.barrier(point) as held:
@@ -133,7 +132,7 @@ def test_w01_another_target_while_it_is_restored(seat: Seat, point: str) -> None
 
 
 @pytest.mark.scenario("S211")
-@pytest.mark.parametrize("point", SAVE_POINTS)
+@pytest.mark.parametrize("point", ["snapshot.save", "lifecycle.hibernated"])
 def test_the_pin_is_taken_away_while_it_is_saved(seat: Seat, point: str) -> None:
     source, target = pinned(seat)
     with seat.barrier(point) as held:
@@ -158,8 +157,10 @@ def test_the_pin_is_taken_away_while_it_is_restored(seat: Seat, point: str) -> N
 
 
 @pytest.mark.scenario("S142", "S215")
-@pytest.mark.parametrize("policy", ["retain", "release"])
-@pytest.mark.parametrize("point", SAVE_POINTS)
+@pytest.mark.parametrize(
+    ("point", "policy"),
+    [("snapshot.save", "release"), ("push.manifest", "retain"), ("lifecycle.hibernated", "release")],
+)
 def test_suspended_while_it_is_saved_for_the_move(seat: Seat, point: str, policy: str) -> None:
     seat.up(hibernatePolicy=policy)
     target = other_node(seat.node)
