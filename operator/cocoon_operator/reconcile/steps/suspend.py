@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import Final
 
 from cocoon_operator.api import keys
-from cocoon_operator.api.answers import Absent, Done, Present
+from cocoon_operator.api.answers import Absent, Done, Present, Refused
 from cocoon_operator.api.enums import HibernatePolicy, LifecycleState, SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
@@ -113,11 +113,14 @@ async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
 
 
 async def _settled(run: Run, pod: Pod) -> bool:
-    """A drop of this VM's tag was never answered: until a later one is, a new save could be hit by the first (rule 2)."""
+    """A drop of this VM's tag was never answered: until a later one is, a new save could be hit by the first (rule 2).
+
+    A refusal is an answer: the tag is as it was, and the new save takes its place (W-14).
+    """
     if not facts.has_vm(pod):
         return True
     answer = await tags.drop_behind(run, pod)
-    if isinstance(answer, Done):
+    if isinstance(answer, Done | Refused):
         return True
     if answer is None:
         run.come_back(5)
