@@ -58,6 +58,12 @@ class Seat:
         """Another set of the same namespace."""
         return Seat(self.around, self.namespace, name)
 
+    def neighbour_up(self, name: str) -> Seat:
+        """Another set of the same namespace, running."""
+        other = self.neighbour(name)
+        other.up()
+        return other
+
     @property
     def _sets(self) -> str:
         return f"/apis/{keys.API_VERSION}/namespaces/{self.namespace}/{keys.PLURAL_SETS}"
@@ -118,6 +124,24 @@ class Seat:
     def annotate_pod(self, notes: dict[str, str | None]) -> None:
         self.api.call("PATCH", self.pod_path, {"metadata": {"annotations": notes}}, _MERGE)
 
+    def hold(self) -> None:
+        """Let a CocoonHibernation hold the VM asleep."""
+        body = {
+            "apiVersion": keys.API_VERSION,
+            "kind": keys.KIND_HIBERNATION,
+            "metadata": {"name": self.pod_name},
+            "spec": {"podRef": {"name": self.pod_name}, "desire": "Hibernate"},
+        }
+        self.api.call("POST", self._holds, body)
+
+    def let_go(self) -> None:
+        """Delete the CocoonHibernation of ``hold``."""
+        self.api.call("DELETE", f"{self._holds}/{self.pod_name}")
+
+    @property
+    def _holds(self) -> str:
+        return f"/apis/{keys.API_VERSION}/namespaces/{self.namespace}/{keys.PLURAL_HIBERNATIONS}"
+
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def find(self) -> Obj | None:
@@ -158,9 +182,13 @@ class Seat:
         found = self.api.call("GET", f"{path},involvedObject.name={self.name}")["items"]
         return [event for event in found if reason in ("", event["reason"])]
 
+    def until_event_seen(self, reason: str) -> None:
+        """Wait until an event was sent at least once."""
+        self.until(lambda: bool(self.events(reason)), f"event {reason}")
+
     def until_event(self, reason: str, *, count: int = 1) -> Obj:
         """Wait for an event, and be sure that it happened ``count`` times; returns the newest."""
-        self.until(lambda: bool(self.events(reason)), f"event {reason}")
+        self.until_event_seen(reason)
         found = self.events(reason)
         assert sum(int(event.get("count") or 1) for event in found) == count, [event["message"] for event in found]
         return found[-1]
@@ -310,6 +338,12 @@ class Seat:
         """The work in the snapshot that was moved aside: it must be the only one of the VM."""
         (tag,) = [tag for tag in self.tags() if tag.startswith("orphan-")]
         return self.saved_work(tag)
+
+    def layers(self, tag: str = keys.TAG_HIBERNATE) -> set[str]:
+        """The digests of the layers of a snapshot."""
+        manifest = self.manifest(tag)
+        assert manifest is not None, f"no {self.vm}:{tag}"
+        return {layer["digest"] for layer in json.loads(manifest)["layers"]}
 
     def saved_work(self, tag: str = keys.TAG_HIBERNATE) -> list[str]:
         """The work in the memory that is saved under a tag."""

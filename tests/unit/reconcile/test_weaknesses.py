@@ -767,3 +767,19 @@ async def test_w47_a_set_whose_name_is_no_label_value_can_be_deleted(world: Worl
     world.delete_set(name)
     await world.settle(name)
     assert world.api.get("set", "ns", name) is None
+
+
+async def test_w14_a_registry_that_refuses_deletes_does_not_hold_back_the_next_suspend(world: World) -> None:
+    """A refusal is an answer: the old tag is as it was, and the new save takes its place (design 4.3 rule 2)."""
+    await asleep(world)
+    world.registry.refuse_drops = "405 UNSUPPORTED"
+    world.edit(suspend=False)
+    await rest(world)
+    assert world.condition("SnapshotCurrent")["reason"] == "TagDropPending"
+    world.agent.work(VM, "after the first wake")
+    world.edit(suspend=True)
+    await rest(world)
+    assert world.phase == "Suspended"
+    content = world.registry.content(VM, "hibernate")
+    assert content is not None
+    assert content["memory"][-1] == "after the first wake"
