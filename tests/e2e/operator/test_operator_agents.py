@@ -156,7 +156,7 @@ def test_scaled_down_and_up_in_its_sleep_it_keeps_its_work(seat: Seat) -> None:
 # -- rebuild ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.scenario("S218", "S219", "S221", "S225", "S226", "S228")
+@pytest.mark.scenario("S219", "S221", "S225", "S226")
 def test_one_that_does_not_boot_is_made_again_later_each_time(seat: Seat) -> None:
     """Three rungs of the ladder; the others, and main, do not notice (W-50)."""
     fleet = Fleet(seat)
@@ -212,7 +212,6 @@ def test_a_dead_letter_is_left_alone_until_the_spec_is_edited(seat: Seat) -> Non
     assert keys.DEAD_LETTER not in sub.pod()["metadata"]["annotations"]
 
 
-@pytest.mark.scenario("S218", "S222")
 def test_a_lost_vm_is_forked_again_and_the_others_stay(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up(2, agent={"replicas": 2})
@@ -231,7 +230,6 @@ def test_a_lost_vm_is_forked_again_and_the_others_stay(seat: Seat) -> None:
     seat.until(lambda: seat.note(keys.REBUILD_HISTORY) is None, "long forgiven (W-30)")
 
 
-@pytest.mark.scenario("S219")
 def test_a_vm_that_stops_is_started_in_place_with_its_work(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up(1, agent={"replicas": 1})
@@ -247,7 +245,7 @@ def test_a_vm_that_stops_is_started_in_place_with_its_work(seat: Seat) -> None:
 # -- sleep -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.scenario("S137", "S218", "S219")
+@pytest.mark.scenario("S137", "S219")
 @pytest.mark.parametrize("end", ["the save works later", "the user wakes it", "the user edits the image"])
 def test_w62_one_that_could_not_be_saved_is_alive(seat: Seat, end: str) -> None:
     fleet = Fleet(seat)
@@ -278,7 +276,7 @@ def test_w62_one_that_could_not_be_saved_is_alive(seat: Seat, end: str) -> None:
     assert seat.note(keys.REBUILD_HISTORY) is None
 
 
-@pytest.mark.scenario("S244", "S248")
+@pytest.mark.scenario("S244")
 @pytest.mark.parametrize("gone", [("0", "1"), ("1", "2")], ids=str)
 def test_w29_one_that_vanished_in_its_sleep_comes_back_with_its_work(seat: Seat, gone: tuple[str, ...]) -> None:
     fleet = Fleet(seat)
@@ -314,7 +312,7 @@ def test_w29_one_that_vanished_in_its_sleep_waits_for_the_registry(seat: Seat) -
     fleet.settled()
 
 
-@pytest.mark.scenario("S131", "S134", "S135")
+@pytest.mark.scenario("S135")
 def test_suspended_while_one_is_forked(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up()
@@ -331,7 +329,6 @@ def test_suspended_while_one_is_forked(seat: Seat) -> None:
     assert second.the_vm()["memory"]["work"] == seat.written
 
 
-@pytest.mark.scenario("S188")
 def test_w17_no_tag_stays_behind_one_that_slept_twice_in_one_wake(seat: Seat) -> None:
     """Its tag was dropped once in this wake already: it is saved again before main is awake, and the user changes his mind."""
     fleet = Fleet(seat)

@@ -36,7 +36,7 @@ def foreign_pod(seat: Seat, name: str, labels: dict[str, str] | None = None) -> 
 # -- modes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.scenario("S049", "S050", "S064", "S096", "S241")
+@pytest.mark.scenario("S049", "S050", "S064")
 def test_run_clone_and_static(seat: Seat) -> None:
     fleet = Fleet(seat)
     odd_run_box = {**RUN_BOX, "staticIP": "10.1.1.1", "staticVMID": "unused", "vncPort": 5900}
@@ -94,7 +94,7 @@ def test_a_static_toolbox_takes_no_part_in_sleep(seat: Seat) -> None:
     assert keys.HIBERNATE not in notes(ext)
 
 
-@pytest.mark.scenario("S244", "S248")
+@pytest.mark.scenario("S244")
 def test_w29_one_that_vanished_in_its_sleep_comes_back_with_its_work(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up("db", "cl", toolboxes=[RUN_BOX, CLONE_BOX])
@@ -149,7 +149,6 @@ def test_w30_one_that_does_not_boot_is_made_again_under_a_budget(seat: Seat) -> 
     assert seat.note(keys.REBUILD_HISTORY) is None
 
 
-@pytest.mark.scenario("S239")
 def test_a_lost_vm_is_made_again_and_the_others_stay(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up("cl", toolboxes=[RUN_BOX, CLONE_BOX])
@@ -195,7 +194,7 @@ def test_names_that_cannot_work_stop_the_toolboxes_only(seat: Seat, boxes: list[
     assert fleet.member("cl").uid == uid
 
 
-@pytest.mark.scenario("S238", "S240")
+@pytest.mark.scenario("S240")
 def test_the_name_of_somebody_elses_pod(seat: Seat) -> None:
     """It is never taken over, written to or deleted; the agents do not notice (I7, W-25)."""
     fleet = Fleet(seat)
@@ -215,7 +214,7 @@ def test_the_name_of_somebody_elses_pod(seat: Seat) -> None:
     fleet.check()
 
 
-@pytest.mark.scenario("S240", "S090")
+@pytest.mark.scenario("S240")
 def test_the_name_of_a_pod_that_bears_the_sets_labels(seat: Seat) -> None:
     """Labels alone make no pod the set's own; once it is gone, the toolbox is made."""
     fleet = Fleet(seat)
@@ -274,7 +273,7 @@ def test_w16_a_toolbox_that_comes_back_is_another_one(seat: Seat) -> None:
     assert keys.TAG_HIBERNATE not in db.tags()
 
 
-@pytest.mark.scenario("S241", "S250", "S252")
+@pytest.mark.scenario("S241")
 def test_what_a_removed_awake_toolbox_kept_as_latest_follows_the_policy(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up("db", snapshotPolicy="always", toolboxes=[RUN_BOX])
