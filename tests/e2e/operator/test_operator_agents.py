@@ -223,11 +223,6 @@ def test_a_lost_vm_is_forked_again_and_the_others_stay(seat: Seat) -> None:
     fleet.settled()
     assert other.uid == kept
     assert sub.node == seat.node
-    write_history(
-        seat,
-        '{"1":{"count":1,"lastDeleted":"2026-01-02T03:04:05Z"},"2":{"count":2,"lastDeleted":"2026-01-02T03:04:05Z"}}',
-    )
-    seat.until(lambda: seat.note(keys.REBUILD_HISTORY) is None, "long forgiven (W-30)")
 
 
 def test_a_vm_that_stops_is_started_in_place_with_its_work(seat: Seat) -> None:
