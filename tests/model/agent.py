@@ -169,7 +169,8 @@ class ModelAgent:
             )
             return True
         if not _ready(pod):
-            self._status(pod, {"conditions": [{"type": "Ready", "status": "True"}]})
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": self.api.clock.text()}
+            self._status(pod, {"conditions": [ready]})
             return True
         if "model/missed" in annotations:
             return False

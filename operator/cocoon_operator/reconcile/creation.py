@@ -64,8 +64,8 @@ async def _create(run: Run, member: Member, *, restore: bool) -> None:
         await _taken(run, member)
     except KubeError as error:
         run.fail(error)
-        if run.stored("Ready").get("message") != error.message:
-            run.event("Warning", "CreateFailed", f"pod {member.pod_name}: {error.message}")
+        known = run.stored("Ready").get("message") == error.message
+        run.warn("CreateFailed", f"pod {member.pod_name}: {error.message}", known=known)
 
 
 async def _taken(run: Run, member: Member) -> None:
@@ -84,7 +84,5 @@ async def _taken(run: Run, member: Member) -> None:
 def report_name_taken(run: Run, member: Member, why: str) -> None:
     """A pod that is not this member's has its name: said once, looked at again."""
     message = f"pod {member.pod_name} exists and {why}; {member.vm_name} is made when it is gone"
-    run.find("PodNameCollision", message)
+    run.trouble("PodNameCollision", message)
     run.come_back(NAME_TAKEN_RETRY)
-    if run.stored("Ready").get("reason") != "PodNameCollision":
-        run.event("Warning", "PodNameCollision", message)

@@ -1,28 +1,45 @@
-"""Events that tell the course of a set, one an edge of its phase (W-33)."""
+"""Events that tell the course of a set, one an edge of what is stored (W-33)."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from cocoon_operator.api.enums import HibernatePolicy, SetPhase
+from cocoon_operator.reconcile import tags
+from cocoon_operator.reconcile.objects import SetObject
+from cocoon_operator.reconcile.records import condition, digests
 from cocoon_operator.reconcile.run import Run
 
-_AWAKE: Final = frozenset({SetPhase.RUNNING, SetPhase.SCALING})
-_ASLEEP: Final = frozenset({SetPhase.SUSPENDED, SetPhase.WAKING})
+_OVER: Final = (tags.NO_SNAPSHOT, tags.TAG_DROP_PENDING)
 
 
-def tell(run: Run, before: str) -> None:
+def tell(run: Run, before: SetObject) -> None:
     """Tell what the status that was just written means, if it means something to a person."""
-    phase = run.stored_phase
-    if phase == before:
-        return
-    if phase == SetPhase.SUSPENDED and before:
+    old, new = before.status.get("phase"), run.stored_phase
+    if new == SetPhase.SUSPENDED and old not in (None, new):
         released = run.set.spec is not None and run.set.spec.hibernate_policy is HibernatePolicy.RELEASE
         run.event("Normal", "Suspended", "saved; the seat is free" if released else "saved; the pods keep their seats")
-    elif phase == SetPhase.MIGRATING:
+    elif new == SetPhase.MIGRATING and old != new:
         run.event("Normal", "MigrationStarted", f"main agent moves to node {run.spec.node_name or 'of its choice'}")
-    elif phase in _AWAKE and before == SetPhase.MIGRATING:
-        main = run.main
-        run.event("Normal", "Migrated", f"main agent runs on node {main.spec.node_name if main else 'unknown'}")
-    elif phase in _AWAKE and before in _ASLEEP:
+    elif old == SetPhase.MIGRATING and new in (SetPhase.RUNNING, SetPhase.SCALING):
+        _tell_arrival(run, condition(before, "Progressing"))
+    elif (old == SetPhase.WAKING or digests(before)) and _owes_a_wake(before) and not _owes_a_wake(run.set):
         run.event("Normal", "Resumed", "every VM is awake")
+
+
+def _tell_arrival(run: Run, progressing: Mapping[str, Any]) -> None:
+    """Not for a move that was taken back: its pod is older than the move."""
+    main = run.main
+    if (
+        main is not None
+        and main.restore
+        and main.metadata.creation_timestamp >= str(progressing.get("lastTransitionTime"))
+    ):
+        run.event("Normal", "Migrated", f"main agent runs on node {main.spec.node_name}")
+
+
+def _owes_a_wake(target: SetObject) -> bool:
+    """Whether a wake is owed, by what the status says of tags."""
+    reason = condition(target, tags.CONDITION).get("reason")
+    return reason is not None and reason not in _OVER

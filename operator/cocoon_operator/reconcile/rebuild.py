@@ -16,6 +16,8 @@ from cocoon_operator.reconcile.run import Run
 
 BUDGET: Final = 4
 LADDER: Final = (timedelta(0), timedelta(seconds=1), timedelta(seconds=5), timedelta(seconds=30))
+LAST_YEAR: Final = 9999
+"""Beyond it no duration can be added to a timestamp; nobody deleted anything then."""
 FORGIVEN: Final = timedelta(minutes=10)
 """How long a rebuilt VM has to stay ready before its earlier failures are forgotten."""
 
@@ -80,7 +82,9 @@ async def forgive(run: Run, member: Member, pod: Pod) -> None:
     entry = _history(run, member).get(member.slot)
     if entry is None or not pod.ready:
         return
-    left = (entry.last_deleted or run.now) + FORGIVEN - run.now
+    condition = pod.condition("Ready")
+    since = _parsed(condition.last_transition_time or "") if condition else None
+    left = max(filter(None, (since, entry.last_deleted)), default=run.now) + FORGIVEN - run.now
     if left > timedelta():
         run.come_back(left.total_seconds())
         return
@@ -90,6 +94,18 @@ async def forgive(run: Run, member: Member, pod: Pod) -> None:
 async def forget(run: Run, member: Member) -> None:
     """Drop a slot's entry, if there is one."""
     await _remember(run, member, None)
+
+
+def pruned(run: Run) -> dict[str, str | None]:
+    """The history annotations without the slots that the spec no longer has, where that changes them (S222)."""
+    members = members_of(run.set, run.spec)
+    changes: dict[str, str | None] = {}
+    for key in (keys.REBUILD_HISTORY, keys.TOOLBOX_REBUILD_HISTORY):
+        known = {member.slot for member in members if _key(member) == key}
+        history = read_history(run.set.annotations.get(key))
+        if history.keys() - known:
+            changes[key] = write_history({slot: entry for slot, entry in history.items() if slot in known})
+    return changes
 
 
 async def _give_up(run: Run, member: Member, pod: Pod) -> None:
@@ -139,10 +155,10 @@ def _entry(value: Any) -> Entry | None:
 def _parsed(text: str) -> datetime | None:
     """RFC 3339 with up to nanoseconds and any offset, as Go writes it; Python keeps microseconds."""
     try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text)
-    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo is not None and moment.year < LAST_YEAR else None
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else None
 
 
 def _text(moment: datetime | None) -> str:

@@ -95,11 +95,12 @@ class Reconciler:
         for _ in range(_ROUNDS):
             run.begin()
             verdict = await self._chain(run)
+            slow.report(run)
             if verdict is Next.PERSIST:
                 await status.write(run, now=True)
                 continue
             if not run.silent:
-                slow.report(run)
+                run.memory.told = run.holding
                 await status.write(run)
                 _forget_settled(run)
             return

@@ -10,7 +10,7 @@ from cocoon_operator.reconcile.run import Run
 
 
 async def replaceable(run: Run, pod: Pod) -> bool:
-    """The user changed a VM that is ready, one that failed for good, or one that is not there yet.
+    """The user changed a VM that is ready, one that failed for good, or one that has no node yet.
 
     Not while a tag may lie behind a living one: the new image would come up with the old memory (design 4.3 rule 2). A VM that
     lives and is not ready is waited for; one that sleeps is met by the edit at its wake.
@@ -23,7 +23,8 @@ async def replaceable(run: Run, pod: Pod) -> bool:
         case Fact.LOST:
             return isinstance(await tags.probe(run, run.vm_name(pod)), Present)
         case Fact.STARTING:
-            return pod.vm_id == ""
+            # On a node its agent may be bringing the VM up, and would have it beside the next one (I3).
+            return pod.spec.node_name == ""
         case Fact.DEAD:
             return True
         case _:

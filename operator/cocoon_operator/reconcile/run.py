@@ -54,6 +54,8 @@ class Memory:
     """Pod UID to when it was first seen hibernated with a container still running."""
     cleared_at: dict[str, datetime] = field(default_factory=dict)
     """Pod UID to when the flag of a stalled save was cleared."""
+    told: set[tuple[str, str]] = field(default_factory=set)
+    """Troubles (reason, message) that were told and still hold."""
     stalled_at: datetime | None = None
     """When a save first looked stalled, until that is stored."""
 
@@ -111,6 +113,8 @@ class Run:
         self.requeue: float | None = None
         self.collection: tuple[str, str] | None = None
         self.stalled: tuple[str, str, str] | None = None
+        self.on_time: tuple[str, str, str] | None = None
+        self.holding: set[tuple[str, str]] = set()
         self.unanswered: set[str] = set()
         """VM names whose tag's drop was tried in this pass without an answer."""
         self.silent = False
@@ -170,6 +174,9 @@ class Run:
         patch = {key: value for key, value in patch.items() if pod.annotations.get(key) != value}
         if not patch:
             return pod
+        if patch.get(keys.HIBERNATE) == "true":
+            # A new save begins: what was dropped behind this VM before is no longer the whole story.
+            self.memory.dropped.pop(self.vm_name(pod), None)
         try:
             answer = await self.ctx.cluster.patch_pod(pod, patch, guarded=guarded)
         except NotFoundError:
@@ -206,6 +213,23 @@ class Run:
     def find(self, reason: str, message: str, *, unknown: bool = False) -> None:
         """Report why the set is not what it shall be."""
         self.findings.append(Finding(reason, message, unknown=unknown))
+
+    def trouble(self, reason: str, message: str, *, unknown: bool = False) -> bool:
+        """Report a finding, with a Warning event when it is news; True when it was (W-31).
+
+        News is what neither this process has told nor the stored status says.
+        """
+        self.find(reason, message, unknown=unknown)
+        ready = self.stored("Ready")
+        return self.warn(reason, message, known=ready.get("reason") == reason and ready.get("message") == message)
+
+    def warn(self, reason: str, message: str, *, known: bool) -> bool:
+        """Emit a Warning event unless it was told already and holds since; True when it was news."""
+        self.holding.add((reason, message))
+        news = not known and (reason, message) not in self.memory.told
+        if news:
+            self.event("Warning", reason, message)
+        return news
 
     def fail(self, error: Exception) -> None:
         """Remember an error: the pass goes on where it can, the status is written, the key is retried with back-off."""

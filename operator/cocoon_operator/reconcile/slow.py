@@ -1,6 +1,7 @@
 """Transitions that take too long are said to, once, with what they wait for (W-21). Nothing is given up by that.
 
-No timer of its own: whatever looks at the set next, at the latest the slow resync, says it.
+The clock is a condition of its own, ``OnTime``, which begins anew with each phase, so that a restart changes nothing. No timer:
+whatever looks at the set next, at the latest the slow resync, says it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.reconcile.run import Run
 
+CONDITION: Final = "OnTime"
 LIMITS: Final = {
     SetPhase.SUSPENDING: ("SuspendSlow", timedelta(minutes=3)),
     SetPhase.WAKING: ("WakeSlow", timedelta(minutes=5)),
@@ -19,17 +21,30 @@ LIMITS: Final = {
 
 
 def report(run: Run) -> None:
-    """Report a transition that is over its limit, by the clock of the stored condition ``Progressing``."""
+    """Keep the clock of a transition, and say when its limit is over."""
+    stored = run.stored(CONDITION)
     if run.phase not in LIMITS:
+        run.on_time = ("True", "NotInTransition", "") if stored else None
         return
-    reason, limit = LIMITS[run.phase]
-    progressing = run.stored("Progressing")
-    since = progressing.get("lastTransitionTime")
-    if run.stored_phase != run.phase or progressing.get("status") != "True" or not isinstance(since, str):
+    slow, limit = LIMITS[run.phase]
+    if stored.get("reason") not in (run.phase.value, slow):
+        run.on_time = ("True", run.phase.value, "")
         return
-    if run.now < datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) + limit:
+    if stored.get("reason") == slow:
+        run.on_time = ("False", slow, str(stored.get("message", "")))
+        run.find(slow, run.on_time[2])
         return
-    message = f"{run.phase.value} since {since}" + (f": {run.detail}" if run.detail else "")
-    run.find(reason, message)
-    if run.stored("Ready").get("reason") not in {reason, *(finding.reason for finding in run.findings[:-1])}:
-        run.event("Warning", reason, message)
+    since = str(stored.get("lastTransitionTime"))
+    run.on_time = ("True", run.phase.value, "")
+    if run.now >= datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) + limit:
+        message = f"{run.phase.value} since {since}" + (f": {run.detail}" if run.detail else "")
+        run.on_time = ("False", slow, message)
+        run.find(slow, message)
+        run.event("Warning", slow, message)
+
+
+def begins(run: Run) -> bool:
+    """Whether the clock begins anew with the status that is about to be written."""
+    return (
+        run.on_time is not None and run.on_time[0] == "True" and run.stored(CONDITION).get("reason") != run.on_time[1]
+    )

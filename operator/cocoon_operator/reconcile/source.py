@@ -69,10 +69,8 @@ async def leftover(run: Run, member: Member, found: Present) -> Source:
             f"{member.vm_name}:{keys.TAG_HIBERNATE} ({found.digest}) exists and is not this set's; only one namespace is "
             f"watched, so it is not moved: remove or re-tag it"
         )
-        run.find("LeftoverSnapshot", message)
+        run.trouble("LeftoverSnapshot", message)
         run.come_back(60)
-        if run.stored("Ready").get("reason") != "LeftoverSnapshot":
-            run.event("Warning", "LeftoverSnapshot", message)
         return Blocked()
     orphan = await tags.move_aside(run, member.vm_name)
     if orphan is None:

@@ -10,7 +10,7 @@ from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.conntype import connection_type_of
 from cocoon_operator.api.enums import Role, SetPhase
 from cocoon_operator.api.pod import Pod, parse_int
-from cocoon_operator.reconcile import milestones, records, tags
+from cocoon_operator.reconcile import milestones, records, slow, tags
 from cocoon_operator.reconcile.members import Member, members_of, slot_number
 from cocoon_operator.reconcile.run import Run, SnapshotState
 from cocoon_operator.reconcile.steps import stalled
@@ -45,7 +45,7 @@ async def write(run: Run, *, now: bool = False) -> None:
             return
         run.memory.written_at = run.now
     run.memory.changed_at = None
-    before = run.stored_phase
+    before = run.set
     run.set = await run.ctx.cluster.patch_set_status(run.set, patch)
     milestones.tell(run, before)
 
@@ -208,6 +208,9 @@ def _conditions(run: Run, phase: SetPhase, counts: Mapping[str, int]) -> list[di
         fresh.append(_condition(run, tags.CONDITION, snapshot.status, snapshot.reason, snapshot.message))
     if run.stalled is not None and (run.stalled[0] == "True" or run.stored(stalled.CONDITION)):
         fresh.append(_condition(run, stalled.CONDITION, *run.stalled))
+    if run.on_time is not None:
+        entry = _condition(run, slow.CONDITION, *run.on_time)
+        merged = conditions.set_condition(merged, entry, run.now, restart=slow.begins(run))
     if run.collection is not None:
         fresh.append(_condition(run, COLLECTION, "False", *run.collection))
     for entry in fresh:

@@ -109,9 +109,7 @@ def rival(run: Run, vm_name: str) -> str:
 def report_rival(run: Run, vm_name: str, other: str) -> None:
     """A name that another set claims: no create, no tag touched, and a condition that says who it is."""
     message = f"VM name {vm_name} is claimed by CocoonSet {other}, which is older"
-    run.find("NameCollision", message)
-    if run.stored("Ready").get("reason") != "NameCollision":
-        run.event("Warning", "NameCollision", message)
+    run.trouble("NameCollision", message)
 
 
 # -- dropping ----------------------------------------------------------------------------------------------------------
@@ -167,10 +165,8 @@ def report_missing(run: Run, vm_name: str, digest: str) -> None:
         f"nothing is started over it. Check OCI_REGISTRY, put the tag back, or annotate the CocoonSet with "
         f"{keys.START_FRESH}={vm_name} to give the saved state up"
     )
-    run.find("SnapshotMissing", message)
+    run.trouble("SnapshotMissing", message)
     run.errors.append(SnapshotMissingError(vm_name))
-    if run.stored("Ready").get("reason") != "SnapshotMissing":
-        run.event("Warning", "SnapshotMissing", message)
 
 
 class SnapshotMissingError(Exception):
@@ -232,10 +228,8 @@ def _report_not_moved(run: Run, vm_name: str, orphan: str, answer: WriteAnswer) 
     why = why_not(answer)
     if isinstance(answer, Refused):
         message = f"snapshot {vm_name}:{keys.TAG_HIBERNATE} cannot be moved to {orphan}: {why}"
-        run.find("LeftoverSnapshot", message)
+        run.trouble("LeftoverSnapshot", message)
         run.errors.append(SnapshotNotMovedError(vm_name))
-        if run.stored("Ready").get("reason") != "LeftoverSnapshot":
-            run.event("Warning", "LeftoverSnapshot", message)
         return
     report_unknown(run, f"moving {vm_name}:{keys.TAG_HIBERNATE} to {orphan}: {why}")
 

@@ -54,8 +54,7 @@ async def _look_after(run: Run, member: Member, pod: Pod) -> None:
         else:
             await rebuild.rebuild(run, member, pod)
     elif edited:
-        if await replaceable(run, pod):
-            await run.delete(pod)
+        if await replaceable(run, pod) and await run.delete(pod):
             run.event("Normal", "Recreating", f"{member.vm_name} is made again for the edited spec")
     else:
         await run.annotate(pod, patch_in_place(pod, run.spec, member))

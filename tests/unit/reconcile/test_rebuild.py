@@ -440,6 +440,7 @@ async def test_w30_the_ten_minutes_are_of_being_ready(world: World) -> None:
 @pytest.mark.asyncio
 async def test_w30_a_budget_that_was_forgiven_is_whole_again(world: World) -> None:
     await roles_up(world)
+    world.clock.advance(601)
     remember(world, s1=4, ago=601)
     await rest(world)
     assert world.annotation(keys.REBUILD_HISTORY) is None

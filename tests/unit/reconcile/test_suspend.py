@@ -375,7 +375,7 @@ async def test_a_suspend_says_who_is_waited_for(world: World) -> None:
     await world.settle()
     assert world.phase == "Suspending"
     assert world.condition("Progressing")["message"] == (
-        "Suspending: 0 of 1 VMs saved; waiting for demo-0 (hibernate: push failed)"
+        "Suspending: 0 of 1 VMs saved; waiting for demo-0 (hibernate: push failed), since 10:00:00Z"
     )
     assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("False", "HibernateFailed")
     assert world.memory() == ["work"]

@@ -61,7 +61,5 @@ def _report_living_failure(run: Run, main: Pod) -> None:
         return
     reason = "HibernateFailed" if failed_to_hibernate(main) else "WakeFailed"
     message = f"main pod {main.namespace}/{main.name}: {main.lifecycle_message}; the node agent retries"
-    if run.stored("Ready").get("reason") != reason:
-        run.event("Warning", reason, message)
-    run.find(reason, message)
+    run.trouble(reason, message)
     run.come_back(60)

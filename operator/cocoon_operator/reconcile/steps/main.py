@@ -22,8 +22,8 @@ async def step(run: Run) -> Next:
         return await create(run)
     if agent_drifted(main, run.spec):
         if await replaceable(run, main):
-            await run.delete(main)
-            run.event("Normal", "Recreating", f"{member.vm_name} is made again for the edited spec")
+            if await run.delete(main):
+                run.event("Normal", "Recreating", f"{member.vm_name} is made again for the edited spec")
             run.phase = SetPhase.PENDING
             return Next.STOP
         run.detail = f"waiting for {member.vm_name} to be ready before it is made again for the edited spec"

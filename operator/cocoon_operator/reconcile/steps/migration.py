@@ -25,7 +25,7 @@ async def step(run: Run) -> Next:
         await run.delete(main)
         run.phase = SetPhase.MIGRATING if run.stored_phase == SetPhase.MIGRATING else SetPhase.PENDING
         return Next.STOP
-    if not _misplaced(run, main) or not (main.hibernate or _may_start(run, main)):
+    if not misplaced(run, main) or not (main.hibernate or _may_start(run, main)):
         return Next.GO_ON
     run.phase = SetPhase.MIGRATING
     run.snapshot = tags.state("False", tags.SAVING, why="saved for the move to another node")
@@ -35,6 +35,7 @@ async def step(run: Run) -> Next:
         return Next.PERSIST
     if not main.hibernate and not stalled.waking(run, main):
         await run.annotate(main, {keys.HIBERNATE: "true"}, guarded=True)
+        run.detail = f"waiting for {run.vm_name(main)} to be saved"
         return Next.STOP
     return await _move(run, main)
 
@@ -59,7 +60,14 @@ async def _move(run: Run, main: Pod) -> Next:
     return Next.STOP
 
 
-def _misplaced(run: Run, main: Pod) -> bool:
+def moving(run: Run) -> bool:
+    """Whether a move was announced and main is still where it was: there is no wake to end yet."""
+    main = run.main
+    return run.stored_phase == SetPhase.MIGRATING and main is not None and misplaced(run, main)
+
+
+def misplaced(run: Run, main: Pod) -> bool:
+    """Whether main lives on another node than the user asks for."""
     return run.spec.node_name != "" and main.spec.node_name not in ("", run.spec.node_name)
 
 
@@ -70,8 +78,15 @@ def _may_start(run: Run, main: Pod) -> bool:
     """
     if facts.read(main) is not Fact.AWAKE or run.vm_name(main) in run.unanswered:
         return False
-    found = run.snapshot.reason if run.snapshot else tags.NO_SNAPSHOT if not tags.may_exist(run) else ""
-    return found in (tags.NO_SNAPSHOT, tags.TAG_DROP_PENDING)
+    if not tags.may_exist(run) or (run.snapshot and run.snapshot.reason == tags.NO_SNAPSHOT):
+        return True
+    # Owed for main alone: the end of the move settles main, and must not be taken for the others' too.
+    return tags.stored_names(run, tags.TAG_DROP_PENDING) == {run.vm_name(main)} or _announced(run)
+
+
+def _announced(run: Run) -> bool:
+    saving = run.stored(tags.CONDITION).get("reason") == tags.SAVING
+    return run.stored_phase == SetPhase.MIGRATING and saving
 
 
 def _pinned_elsewhere(run: Run, main: Pod) -> bool:

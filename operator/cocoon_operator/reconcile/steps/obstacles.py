@@ -15,9 +15,7 @@ async def step(run: Run) -> Next:
     problem = _problem(run)
     if not problem:
         return Next.GO_ON
-    run.find("InvalidSpec", problem)
-    if run.stored("Ready").get("reason") != "InvalidSpec" or run.stored("Ready").get("message") != problem:
-        run.event("Warning", "InvalidSpec", problem)
+    run.trouble("InvalidSpec", problem)
     return Next.STOP
 
 

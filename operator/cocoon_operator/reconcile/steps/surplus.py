@@ -12,7 +12,7 @@ from cocoon_operator.api.answers import Done
 from cocoon_operator.api.enums import Role
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile import rebuild, records, tags
 from cocoon_operator.reconcile.members import members_of, slot_number
 from cocoon_operator.reconcile.run import Next, Run
 
@@ -68,7 +68,8 @@ async def _collect(run: Run) -> None:
     wanted = {member.vm_name for member in members_of(run.set, run.spec)}
     present = {run.vm_name(pod) for pod in run.owned}
     removing = records.removing_names(run.set)
-    gone = (removing | (run.own_names - wanted)) - present
+    held = {names.vm_name_of_pod(run.set.namespace, pod_name) for pod_name in run.holders}
+    gone = (removing | (run.own_names - wanted)) - present - held
     if not gone:
         return
     live = await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)
@@ -79,6 +80,7 @@ async def _collect(run: Run) -> None:
     kept = set(records.listed_names(run.set)) - (dropped - wanted)
     changes: dict[str, str | None] = {keys.DELETE_VM_NAMES: records.names_text(kept)}
     changes[keys.REMOVING_VM_NAMES] = records.names_text(removing - dropped) or None
+    changes.update(rebuild.pruned(run))
     await run.annotate_set(changes)
     for name in dropped:
         run.records.pop(name, None)

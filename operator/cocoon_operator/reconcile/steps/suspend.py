@@ -197,7 +197,7 @@ def judge(pod: Pod, generation: int, policy: HibernatePolicy) -> Asleep:
 
     A pod without a node has no VM: a release takes it away, and what its tag holds stays on record.
     """
-    if not pod.managed or facts.read(pod) is facts.Fact.DEAD:
+    if not pod.managed or pod.dead_letter or facts.read(pod) is facts.Fact.DEAD:
         return Asleep.SKIP
     if pod.spec.node_name == "" and policy is HibernatePolicy.RELEASE:
         return Asleep.SKIP

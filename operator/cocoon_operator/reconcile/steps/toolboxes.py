@@ -13,9 +13,7 @@ from cocoon_operator.reconcile.upkeep import upkeep
 async def step(run: Run) -> Next:
     """See to the toolboxes of the spec. A list that cannot work stops the toolboxes, not the agents (W-50)."""
     if problem := _problem(run):
-        run.find("InvalidSpec", problem)
-        if run.stored("Ready").get("message") != problem:
-            run.event("Warning", "InvalidSpec", problem)
+        run.trouble("InvalidSpec", problem)
         return Next.GO_ON
     return await upkeep(run, [member for member in members_of(run.set, run.spec) if member.role is Role.TOOLBOX])
 

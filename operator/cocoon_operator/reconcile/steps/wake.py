@@ -12,6 +12,7 @@ from cocoon_operator.reconcile.drift import drifted
 from cocoon_operator.reconcile.facts import Fact
 from cocoon_operator.reconcile.members import member_of
 from cocoon_operator.reconcile.run import Next, Run, SnapshotState
+from cocoon_operator.reconcile.steps.migration import misplaced, moving
 from cocoon_operator.reconcile.steps.surplus import is_surplus
 
 _CLEARED: dict[str, str | None] = {keys.HIBERNATE: None, keys.KEEP_SNAPSHOT: None}
@@ -30,7 +31,7 @@ async def step(run: Run) -> Next:
             return Next.PERSIST
     if sweep.unswept(run):
         await sweep.sweep(run)
-    elif tags.may_exist(run):
+    elif tags.may_exist(run) and not moving(run):
         await _settle(run)
     return Next.GO_ON
 
@@ -47,7 +48,7 @@ def _in_progress(run: Run) -> SnapshotState:
 async def _clear(run: Run, pod: Pod) -> Next:
     """Clear one flag. A sleeping VM's only with its tag present: the agent drops its local copy when it finds none."""
     try:
-        if pod.managed and not facts.has_vm(pod) and pod.spec.node_name:
+        if pod.managed and not facts.has_vm(pod) and pod.spec.node_name and not pod.dead_letter:
             if not await _safe_to_clear(run, pod):
                 return Next.GO_ON
             if facts.read(pod) in (Fact.ASLEEP, Fact.LOST) and _edited(run, pod):
@@ -64,8 +65,7 @@ def _to_be_woken(run: Run, pod: Pod) -> bool:
     """Not what a CocoonHibernation holds, what is on its way to another node, or what is about to be removed."""
     if run.held(pod.name) or is_surplus(run, pod):
         return False
-    moving = pod.role == Role.MAIN and run.spec.node_name != ""
-    return not (moving and pod.spec.node_name not in ("", run.spec.node_name))
+    return not (pod.role == Role.MAIN and misplaced(run, pod))
 
 
 def _edited(run: Run, pod: Pod) -> bool:
@@ -115,7 +115,9 @@ async def _settle(run: Run) -> None:
     if main is not None:
         run.phase = _phase(run, main)
     owed: dict[str, str] = {}
-    waking = [pod for pod in run.live if _wakes(run, pod) and not await _settled(run, pod, owed)]
+    # A migration puts main to sleep and nobody else.
+    slept = [main] if run.stored_phase == SetPhase.MIGRATING else run.live
+    waking = [pod for pod in slept if pod and _wakes(run, pod) and not await _settled(run, pod, owed)]
     if main is None or main in waking:
         if main is not None:
             _report_no_capacity(run, main)
@@ -204,9 +206,7 @@ def _report_no_capacity(run: Run, main: Pod) -> None:
     if not main.unschedulable:
         return
     text = f"main pod {main.name} unschedulable: {main.unschedulable}"
-    run.find("WakeNoCapacity", text)
-    if run.stored("Ready").get("reason") != "WakeNoCapacity":
+    if run.trouble("WakeNoCapacity", text):
         run.ctx.measures.count(
             "slot_release_wake_unschedulable_total", namespace=run.set.namespace, cocoonset=run.set.name
         )
-        run.event("Warning", "WakeNoCapacity", text)
