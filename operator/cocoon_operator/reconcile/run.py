@@ -168,6 +168,9 @@ class Run:
         patch = {key: value for key, value in patch.items() if pod.annotations.get(key) != value}
         if not patch:
             return pod
+        if patch.get(keys.HIBERNATE) == "true":
+            # A new save begins: what was dropped behind this VM before is no longer the whole story.
+            self.memory.dropped.pop(self.vm_name(pod), None)
         try:
             answer = await self.ctx.cluster.patch_pod(pod, patch, guarded=guarded)
         except NotFoundError:

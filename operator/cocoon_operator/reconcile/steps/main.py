@@ -43,7 +43,7 @@ async def step(run: Run) -> Next:
 
 
 async def _replaceable(run: Run, main: Pod) -> bool:
-    """Whether a drifted pod may be deleted now (I1): the user changed a VM that is ready, or one that is not there yet.
+    """Whether a drifted pod may be deleted now (I1): the user changed a VM that is ready, or one that has no node yet.
 
     Not while a tag may lie behind it: the new image would come up with the old memory (design 4.3 rule 2).
     """
@@ -54,7 +54,8 @@ async def _replaceable(run: Run, main: Pod) -> bool:
         return not owed
     if read(main) is Fact.LOST:
         return isinstance(await tags.probe(run, run.vm_name(main)), Present)
-    return read(main) is Fact.STARTING and main.vm_id == ""
+    # On a node its agent may be bringing the VM up, and would have it beside the next one (I3).
+    return read(main) is Fact.STARTING and main.spec.node_name == ""
 
 
 async def create(run: Run) -> Next:
