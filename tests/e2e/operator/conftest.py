@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from nodes import NODES
 from seat import OTHER_IMAGE, Seat, Surroundings
+from stalledsave import StalledSave
 
 from cocoon_devkit.agent.launch import AgentProcess
 from cocoon_devkit.cluster import Cluster
@@ -26,6 +27,14 @@ def other_image(node_agent: AgentProcess) -> None:
 def surroundings(cluster: Cluster, api: Api, node_agent: AgentProcess, registry: Registry) -> Surroundings:
     """The API server, the nodes, the registry, and the log of what the operator asked."""
     return Surroundings(api, node_agent.client, registry, OperatorAudit(cluster))
+
+
+@pytest.fixture(scope="session")
+def stalled(surroundings: Surroundings) -> Iterator[StalledSave]:
+    """What takes longer than any single test may."""
+    save = StalledSave(surroundings)
+    yield save
+    save.end()
 
 
 @pytest.fixture
