@@ -10,12 +10,15 @@ from typing import Any, Final
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.enums import Role
+from cocoon_operator.api.errors import ConflictError
 from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile.facts import Fact, read
 from cocoon_operator.reconcile.members import Member, members_of
 from cocoon_operator.reconcile.run import Run
 
 BUDGET: Final = 4
 LADDER: Final = (timedelta(0), timedelta(seconds=1), timedelta(seconds=5), timedelta(seconds=30))
+TRIES: Final = 3
 LAST_YEAR: Final = 9999
 """Beyond it no duration can be added to a timestamp; nobody deleted anything then."""
 FORGIVEN: Final = timedelta(minutes=10)
@@ -69,12 +72,34 @@ async def rebuild(run: Run, member: Member, pod: Pod) -> None:
         return
     # First the history: a delete that fails must not bypass the back-off (S228).
     await _remember(run, member, Entry(entry.count + 1, run.now))
-    await run.delete(pod)
+    await _delete_failed(run, pod)
     if member.role is Role.SUB_AGENT:
         run.ctx.measures.count("subagent_rebuild_total", namespace=run.set.namespace, cocoonset=run.set.name)
         run.event("Normal", "SubAgentRebuilding", f"slot {member.slot} attempt {entry.count + 1}/{BUDGET}")
     else:
         run.event("Normal", "ToolboxRebuilding", f"toolbox {member.slot} attempt {entry.count + 1}/{BUDGET}")
+
+
+async def _delete_failed(run: Run, pod: Pod) -> None:
+    """Delete a failed pod by what a live read says of it.
+
+    Its agent keeps trying the boot that fails, so a cached view is always behind; and a VM that came up after all is not
+    deleted. Raises :class:`ConflictError` when it changes faster than that.
+    """
+    for left in reversed(range(TRIES)):
+        live = await run.ctx.cluster.get_pod(pod.namespace, pod.name)
+        if live is None or live.uid != pod.uid:
+            run.pods.pop(pod.name, None)
+            return
+        if read(live) not in (Fact.DEAD, Fact.LOST) and not (read(live) is Fact.STARTING and live.vm_id == ""):
+            raise ConflictError(f"pod {pod.name} came up after all")
+        try:
+            await run.delete(live)
+        except ConflictError:
+            if not left:
+                raise
+        else:
+            return
 
 
 async def forgive(run: Run, member: Member, pod: Pod) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from cocoon_operator.api import keys, names
-from cocoon_operator.api.enums import SetPhase
+from cocoon_operator.api.enums import SetPhase, ToolboxMode
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile.members import main_member, vm_name_of
 from cocoon_operator.reconcile.objects import SetObject
@@ -44,12 +44,18 @@ def own_names(target: SetObject, pods: Iterable[Pod]) -> frozenset[str]:
 
 
 def pod_names(target: SetObject, pods: Iterable[Pod]) -> set[str]:
-    """The computed VM names of pods."""
-    return {name for pod in pods if (name := vm_name_of(target, pod))}
+    """The computed VM names of managed pods; a static toolbox has neither a VM of ours nor a tag."""
+    return {name for pod in pods if pod.managed and (name := vm_name_of(target, pod))}
 
 
 def status_names(target: SetObject) -> set[str]:
-    """The VM names in the stored status."""
+    """The VM names in the stored status, without static toolboxes as far as the spec tells."""
+    boxes = target.spec.toolboxes if target.spec else ()
+    static = {names.vm_name(target.namespace, target.name, box.name) for box in boxes if box.mode is ToolboxMode.STATIC}
+    return _status_names(target) - static
+
+
+def _status_names(target: SetObject) -> set[str]:
     return {name for entry in status_entries(target) if isinstance(name := entry.get("vmName"), str) and name}
 
 

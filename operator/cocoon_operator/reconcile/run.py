@@ -50,6 +50,8 @@ class Memory:
     """When the status first differed from the stored one without an edge."""
     written_at: datetime | None = None
     """When a status without an edge was last written."""
+    saved: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Pod UID to the generation in which its save was proven, and the digest: not asked again in the same suspend."""
     hibernated_at: dict[str, datetime] = field(default_factory=dict)
     """Pod UID to when it was first seen hibernated with a container still running."""
     cleared_at: dict[str, datetime] = field(default_factory=dict)
@@ -177,6 +179,7 @@ class Run:
         if patch.get(keys.HIBERNATE) == "true":
             # A new save begins: what was dropped behind this VM before is no longer the whole story.
             self.memory.dropped.pop(self.vm_name(pod), None)
+            self.memory.saved.pop(pod.uid, None)
         try:
             answer = await self.ctx.cluster.patch_pod(pod, patch, guarded=guarded)
         except NotFoundError:

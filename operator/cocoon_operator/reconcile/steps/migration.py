@@ -13,6 +13,7 @@ from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, records, tags
 from cocoon_operator.reconcile.facts import Fact
 from cocoon_operator.reconcile.run import Next, Run
+from cocoon_operator.reconcile.settling import status_follows
 from cocoon_operator.reconcile.steps import stalled
 
 
@@ -28,6 +29,7 @@ async def step(run: Run) -> Next:
     if not misplaced(run, main) or not (main.hibernate or _may_start(run, main)):
         return Next.GO_ON
     run.phase = SetPhase.MIGRATING
+    run.detail = f"waiting for {run.vm_name(main)} to be saved"
     run.snapshot = tags.state("False", tags.SAVING, why="saved for the move to another node")
     if run.stored_phase != SetPhase.MIGRATING or not tags.may_exist(run):
         return Next.PERSIST
@@ -35,7 +37,6 @@ async def step(run: Run) -> Next:
         return Next.PERSIST
     if not main.hibernate and not stalled.waking(run, main):
         await run.annotate(main, {keys.HIBERNATE: "true"}, guarded=True)
-        run.detail = f"waiting for {run.vm_name(main)} to be saved"
         return Next.STOP
     return await _move(run, main)
 
@@ -44,7 +45,7 @@ async def _move(run: Run, main: Pod) -> Next:
     """The same proof as for a release: lifecycle ``hibernated`` of this generation, and the tag (W-05, I1)."""
     vm_name = run.vm_name(main)
     stamped = await run.annotate(main, {})
-    if stamped is None or not facts.asleep_at(stamped, run.set.generation):
+    if stamped is None or not facts.asleep_at(stamped, run.set.generation) or status_follows(run, stamped):
         run.detail = f"waiting for {vm_name} to be saved ({main.lifecycle_message or main.lifecycle})"
         return Next.STOP
     answer = await tags.probe(run, vm_name)

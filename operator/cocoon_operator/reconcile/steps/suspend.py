@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum, auto
-from typing import Final
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Done, Present, Refused
@@ -16,6 +14,7 @@ from cocoon_operator.reconcile import facts, tags
 from cocoon_operator.reconcile.intent import Ask, Intent, decide
 from cocoon_operator.reconcile.members import main_member
 from cocoon_operator.reconcile.run import Next, Run
+from cocoon_operator.reconcile.settling import status_follows
 from cocoon_operator.reconcile.steps import main, release, stalled
 
 
@@ -132,9 +131,6 @@ async def _settled(run: Run, pod: Pod) -> bool:
 # -- the gate ----------------------------------------------------------------------------------------------------------
 
 
-STATUS_FOLLOWS: Final = timedelta(seconds=2)
-
-
 class Asleep(Enum):
     """What the gate says of one pod."""
 
@@ -162,34 +158,19 @@ async def _gate(run: Run) -> Gate:
     gate = Gate({}, 0, 0, [])
     for pod in run.live:
         verdict = judge(pod, run.set.generation, run.spec.hibernate_policy)
-        if verdict is Asleep.YES and _status_follows(run, pod):
+        if verdict is Asleep.YES and status_follows(run, pod):
             verdict = Asleep.NOT_YET
         if verdict is Asleep.SKIP:
             continue
         gate.managed += 1
         vm_name = run.vm_name(pod) or pod.vm_name
-        found = await _saved(run, vm_name) if verdict is Asleep.YES else None
+        found = await _saved(run, pod, vm_name) if verdict is Asleep.YES else None
         if found is None:
             gate.waiting.append(f"{pod.name} ({_doing(pod)})")
         else:
             gate.saved += 1
             gate.digests[vm_name] = found.digest
     return gate
-
-
-def _status_follows(run: Run, pod: Pod) -> bool:
-    """The agent says ``hibernated`` a moment before it says that no container runs: the second is waited for, not for long.
-
-    Acting in between would meet that status push with a stale resourceVersion, and store a status that is outdated at once.
-    """
-    if not pod.running:
-        run.memory.hibernated_at.pop(pod.uid, None)
-        return False
-    since = run.memory.hibernated_at.setdefault(pod.uid, run.now)
-    left = STATUS_FOLLOWS - (run.now - since)
-    if left > timedelta():
-        run.come_back(left.total_seconds())
-    return left > timedelta()
 
 
 def judge(pod: Pod, generation: int, policy: HibernatePolicy) -> Asleep:
@@ -210,11 +191,16 @@ def judge(pod: Pod, generation: int, policy: HibernatePolicy) -> Asleep:
     return Asleep.YES if lost else Asleep.NOT_YET
 
 
-async def _saved(run: Run, vm_name: str) -> Present | None:
+async def _saved(run: Run, pod: Pod, vm_name: str) -> Present | None:
+    """The tag of a VM that is asleep; asked once a generation, however many passes the others take."""
     if _seen_before(run) and run.records.get(vm_name):
         return Present(run.records[vm_name])
+    generation, digest = run.memory.saved.get(pod.uid, (-1, ""))
+    if generation == run.set.generation:
+        return Present(digest)
     answer = await tags.probe(run, vm_name)
     if isinstance(answer, Present):
+        run.memory.saved[pod.uid] = (run.set.generation, answer.digest)
         return answer
     if isinstance(answer, Absent) and vm_name in run.records:
         return await tags.put_back(run, vm_name)

@@ -122,8 +122,11 @@ async def _settle(run: Run) -> None:
         if main is not None:
             _report_no_capacity(run, main)
         return
+    if waking:
+        # Ready comes before the agent's last word, by which a tag may be dropped: the wake is not over with the last Ready.
+        return
     run.phase = None
-    if not waking and not run.records.keys() - owed.keys():
+    if not run.records.keys() - owed.keys():
         await _finish(run, main, owed)
 
 
