@@ -11,6 +11,9 @@ from cocoon_operator.reconcile.facts import Fact, failed_to_hibernate, read
 from cocoon_operator.reconcile.run import Next, Run
 
 
+_RETRIED = ("HibernateFailed", "WakeFailed")
+
+
 async def step(run: Run) -> Next:
     """Park a dead main agent in ``Failed``, or make it again when the spec has changed since (S122)."""
     main = run.main
@@ -56,8 +59,12 @@ def _report(run: Run, main: Pod) -> None:
 
 
 def _report_living_failure(run: Run, main: Pod) -> None:
-    """The agent retries a failed save or wake by itself; the user is told what it says."""
+    """The agent retries a failed save or wake by itself; the user is told what it says, once until it is over."""
     if main.lifecycle != LifecycleState.FAILED:
+        stored = run.stored("Ready")
+        if stored.get("reason") in _RETRIED and read(main) in (Fact.STARTING, Fact.LIVING):
+            # Between two attempts nothing has changed for the better.
+            run.find(str(stored["reason"]), str(stored.get("message", "")))
         return
     reason = "HibernateFailed" if failed_to_hibernate(main) else "WakeFailed"
     message = f"main pod {main.namespace}/{main.name}: {main.lifecycle_message}; the node agent retries"
