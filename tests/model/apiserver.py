@@ -120,7 +120,7 @@ class ModelAPIServer:
         self._log(by, "delete", kind, name)
         waits = bool(obj["metadata"].get("finalizers")) or (kind == "pod" and _on_node(obj))
         if not waits:
-            return self.remove(kind, namespace, name)
+            return self.remove(kind, namespace, name, by="system")
         if obj["metadata"].get("deletionTimestamp"):
             return copy.deepcopy(obj)
         changed = copy.deepcopy(obj)
@@ -129,7 +129,8 @@ class ModelAPIServer:
             changed["metadata"]["generation"] += 1
         return self._store(kind, changed)
 
-    def remove(self, kind: str, namespace: str, name: str) -> Object:
+    def remove(self, kind: str, namespace: str, name: str, *, by: str = "agent") -> Object:
+        self._log(by, "remove", kind, name)
         obj = self.objects.pop((kind, namespace, name))
         self.version += 1
         gone = copy.deepcopy(obj)
@@ -160,7 +161,7 @@ class ModelAPIServer:
             and not metadata.get("finalizers")
             and not (kind == "pod" and _on_node(obj))
         ):
-            return self.remove(kind, metadata["namespace"], metadata["name"])
+            return self.remove(kind, metadata["namespace"], metadata["name"], by="system")
         self.changes.append(("MODIFIED", copy.deepcopy(obj)))
         return copy.deepcopy(obj)
 

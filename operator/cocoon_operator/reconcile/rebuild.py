@@ -31,6 +31,8 @@ class Entry:
 
     count: int = 0
     last_deleted: datetime | None = None
+    uid: str = ""
+    """The pod that the last attempt was counted for, so that a delete that has to be repeated counts once."""
 
 
 def backoff(count: int) -> timedelta:
@@ -54,7 +56,11 @@ def write_history(history: Mapping[str, Entry]) -> str | None:
     if not history:
         return None
     stored = {
-        slot: {"count": entry.count, "lastDeleted": _text(entry.last_deleted)}
+        slot: {
+            "count": entry.count,
+            "lastDeleted": _text(entry.last_deleted),
+            **({"uid": entry.uid} if entry.uid else {}),
+        }
         for slot, entry in sorted(history.items())
     }
     return json.dumps(stored, separators=(",", ":"))
@@ -63,21 +69,28 @@ def write_history(history: Mapping[str, Entry]) -> str | None:
 async def rebuild(run: Run, member: Member, pod: Pod) -> None:
     """Make a failed VM again, later each time; after four times leave it as a dead letter for a person to look at."""
     entry = _history(run, member).get(member.slot, Entry())
-    if entry.count >= BUDGET:
+    repeated = entry.uid == pod.uid
+    if entry.count >= BUDGET and not repeated:
         await _give_up(run, member, pod)
         return
     due = (entry.last_deleted or datetime.min.replace(tzinfo=UTC)) + backoff(entry.count)
     if entry.last_deleted is not None and run.now < due:
         run.come_back((due - run.now).total_seconds())
         return
-    # First the history: a delete that fails must not bypass the back-off (S228).
-    await _remember(run, member, Entry(entry.count + 1, run.now))
+    if not repeated:
+        # First the history: a delete that fails must not bypass the back-off (S228), nor count twice.
+        entry = Entry(entry.count + 1, run.now, pod.uid)
+        await _remember(run, member, entry)
+    await _attempt(run, member, pod, entry)
+
+
+async def _attempt(run: Run, member: Member, pod: Pod, entry: Entry) -> None:
     await _delete_failed(run, pod)
     if member.role is Role.SUB_AGENT:
         run.ctx.measures.count("subagent_rebuild_total", namespace=run.set.namespace, cocoonset=run.set.name)
-        run.event("Normal", "SubAgentRebuilding", f"slot {member.slot} attempt {entry.count + 1}/{BUDGET}")
+        run.event("Normal", "SubAgentRebuilding", f"slot {member.slot} attempt {entry.count}/{BUDGET}")
     else:
-        run.event("Normal", "ToolboxRebuilding", f"toolbox {member.slot} attempt {entry.count + 1}/{BUDGET}")
+        run.event("Normal", "ToolboxRebuilding", f"toolbox {member.slot} attempt {entry.count}/{BUDGET}")
 
 
 async def _delete_failed(run: Run, pod: Pod) -> None:
@@ -171,10 +184,10 @@ def _key(member: Member) -> str:
 def _entry(value: Any) -> Entry | None:
     if not isinstance(value, Mapping):
         return None
-    count, last = value.get("count", 0), value.get("lastDeleted", "")
+    count, last, uid = value.get("count", 0), value.get("lastDeleted", ""), value.get("uid", "")
     if not isinstance(count, int) or isinstance(count, bool) or not isinstance(last, str):
         return None
-    return Entry(count, _parsed(last))
+    return Entry(count, _parsed(last), uid if isinstance(uid, str) else "")
 
 
 def _parsed(text: str) -> datetime | None:

@@ -21,6 +21,8 @@ WAKE_IN_PROGRESS = records.WAKE_IN_PROGRESS
 TAG_DROP_PENDING = "TagDropPending"
 MOVING_ASIDE = "MovingAside"
 REGISTRY_UNREACHABLE = "RegistryUnreachable"
+LOOK_AGAIN = 20.0
+"""Seconds: nothing tells a set that another one has gone."""
 CONDITION = records.SNAPSHOT_CURRENT
 
 
@@ -110,6 +112,7 @@ def report_rival(run: Run, vm_name: str, other: str) -> None:
     """A name that another set claims: no create, no tag touched, and a condition that says who it is."""
     message = f"VM name {vm_name} is claimed by CocoonSet {other}, which is older"
     run.trouble("NameCollision", message)
+    run.come_back(LOOK_AGAIN)
 
 
 # -- dropping ----------------------------------------------------------------------------------------------------------

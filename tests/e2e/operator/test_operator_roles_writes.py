@@ -32,7 +32,7 @@ TABLE: Final = {
     # are asked twice: before their names are claimed, and before their pods are made.
     "create": Cost(sets=1, statuses=3, created=6, get=9),
     "suspend": Cost(statuses=2, patched=6, head=5),
-    "unsuspend": Cost(statuses=3, patched=6, head=5, drop=5),
+    "unsuspend": Cost(statuses=2, patched=6, head=5, drop=5),
     # One of the 3 sub-agents is kept; the two others go one after the other.
     "scale to 1": Cost(sets=3, statuses=1, patched=4, deleted=2, drop=2),
     "remove a toolbox": Cost(sets=2, statuses=1, patched=3, deleted=1, drop=1),
@@ -99,7 +99,7 @@ def test_every_write_of_a_set_with_all_roles_carries_information(seat: Seat) -> 
 
     with fleet.members_wait("lifecycle.ready", 1, 2, 3, "db"):
         seat.edit(suspend=False)
-        seat.until_phase("Scaling")
+        seat.until(lambda: seat.tag() is None, "main is awake, and its tag is dropped")
     fleet.settled()
     bill.settle("unsuspend")
 

@@ -10,7 +10,7 @@ from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, sweep, tags
 from cocoon_operator.reconcile.drift import drifted
 from cocoon_operator.reconcile.facts import Fact
-from cocoon_operator.reconcile.members import member_of
+from cocoon_operator.reconcile.members import member_of, members_of
 from cocoon_operator.reconcile.run import Next, Run, SnapshotState
 from cocoon_operator.reconcile.steps.migration import misplaced, moving
 from cocoon_operator.reconcile.steps.surplus import is_surplus
@@ -126,7 +126,8 @@ async def _settle(run: Run) -> None:
         # Ready comes before the agent's last word, by which a tag may be dropped: the wake is not over with the last Ready.
         return
     run.phase = None
-    if not run.records.keys() - owed.keys():
+    wanted = {member.vm_name for member in members_of(run.set, run.spec)}
+    if not (run.records.keys() & wanted) - owed.keys():
         await _finish(run, main, owed)
 
 
