@@ -67,6 +67,19 @@ async def test_scale_down_takes_tags_and_names_along(world: World) -> None:
     assert [pod["metadata"]["name"] for pod in world.api.list("pod")] == ["demo-0", "demo-1"]
 
 
+async def test_a_fork_whose_source_fell_asleep_first_does_not_hold_the_suspend(world: World) -> None:
+    await up(world, replicas=0)
+    world.edit(agent={"replicas": 1})
+    await world.run()
+    world.edit(suspend=True)
+    await world.settle()
+    assert world.phase == "Suspended", world.set()["status"]
+    world.edit(suspend=False)
+    await world.settle()
+    assert world.phase == "Running", world.set()["status"]
+    assert world.memory("vk-ns-demo-1") == ["fork of vk-ns-demo-0"]
+
+
 async def test_migration(world: World) -> None:
     await up(world, replicas=1)
     world.agent.work("vk-ns-demo-0", "a")

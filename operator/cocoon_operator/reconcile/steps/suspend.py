@@ -160,7 +160,7 @@ async def _gate(run: Run) -> Gate:
         verdict = judge(pod, run.set.generation, run.spec.hibernate_policy)
         if verdict is Asleep.YES and status_follows(run, pod):
             verdict = Asleep.NOT_YET
-        if verdict is Asleep.SKIP:
+        if verdict is Asleep.SKIP or await _never_came_up(run, pod):
             continue
         gate.managed += 1
         vm_name = run.vm_name(pod) or pod.vm_name
@@ -171,6 +171,14 @@ async def _gate(run: Run) -> Gate:
             gate.saved += 1
             gate.digests[vm_name] = found.digest
     return gate
+
+
+async def _never_came_up(run: Run, pod: Pod) -> bool:
+    """A boot that failed, such as a fork whose source fell asleep first: nothing to save, and made again after the wake."""
+    vm_name = run.vm_name(pod)
+    if facts.read(pod) is not facts.Fact.LOST or vm_name in run.records:
+        return False
+    return isinstance(await tags.probe(run, vm_name), Absent)
 
 
 def judge(pod: Pod, generation: int, policy: HibernatePolicy) -> Asleep:
