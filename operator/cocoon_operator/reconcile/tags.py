@@ -21,6 +21,8 @@ WAKE_IN_PROGRESS = records.WAKE_IN_PROGRESS
 TAG_DROP_PENDING = "TagDropPending"
 MOVING_ASIDE = "MovingAside"
 REGISTRY_UNREACHABLE = "RegistryUnreachable"
+LOOK_AGAIN = 20.0
+"""Seconds: nothing tells a set that another one has gone."""
 CONDITION = records.SNAPSHOT_CURRENT
 
 
@@ -102,6 +104,7 @@ def report_rival(run: Run, vm_name: str, other: str) -> None:
     run.find("NameCollision", message)
     if run.stored("Ready").get("reason") != "NameCollision":
         run.event("Warning", "NameCollision", message)
+    run.come_back(LOOK_AGAIN)
 
 
 # -- dropping ----------------------------------------------------------------------------------------------------------

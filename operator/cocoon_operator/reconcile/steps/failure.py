@@ -10,7 +10,6 @@ from cocoon_operator.reconcile.drift import agent_drifted
 from cocoon_operator.reconcile.facts import Fact, failed_to_hibernate, read
 from cocoon_operator.reconcile.run import Next, Run
 
-
 _RETRIED = ("HibernateFailed", "WakeFailed")
 
 
