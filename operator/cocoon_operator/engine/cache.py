@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from cocoon_operator.api import keys
+from cocoon_operator.api import keys, names
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.engine.store import Change, Key, Store
 from cocoon_operator.engine.triggers import (
@@ -211,10 +211,20 @@ class Cache:
             return
         versions = [obj for obj in (change.old, change.new) if obj is not None]
         key = identify_set(versions[0]).key
+        if change.new is None:
+            self._free_names(versions[0])
         if self._writing[Ref("set", key)]:
             return
         if len({set_fingerprint(obj) for obj in versions}) == len(versions):
             self._enqueue(key)
+
+    def _free_names(self, gone: SetObject) -> None:
+        """Run the sets whose VM names can have been this one's: they may wait for it to go (W-25)."""
+        prefix = names.set_prefix(gone.namespace, gone.name)
+        for obj in self.sets:
+            other = names.set_prefix(obj.namespace, obj.name)
+            if obj.uid != gone.uid and (other.startswith(prefix) or prefix.startswith(other)):
+                self._enqueue(Key(obj.namespace, obj.name))
 
     def _hibernation_changed(self, change: Change[Object] | None) -> None:
         if change is None:
