@@ -18,6 +18,10 @@ async def step(run: Run) -> Next:
     main = run.main
     if main is None:
         return Next.GO_ON
+    if _tried_again(run, main):
+        run.phase = SetPhase.FAILED
+        run.find(str(run.stored("Ready").get("reason")), str(run.stored("Ready").get("message", "")))
+        return Next.STOP
     if not await _dead(run, main):
         if run.stored_phase == SetPhase.FAILED and main.ready:
             run.event("Normal", "RecoveredFromFailure", f"main pod {main.namespace}/{main.name} is Ready again")
@@ -29,6 +33,13 @@ async def step(run: Run) -> Next:
         return Next.STOP
     _report(run, main)
     return Next.STOP
+
+
+def _tried_again(run: Run, main: Pod) -> bool:
+    """The agent begins a failed boot again at once, many times a second: nothing is better before a VM is there (W-31)."""
+    again = read(main) is Fact.STARTING and main.lifecycle == LifecycleState.CREATING and main.vm_id == ""
+    told = run.stored("Ready").get("reason") in ("PodLifecycleFailed", "MainAgentFailed")
+    return again and told and run.stored_phase == SetPhase.FAILED
 
 
 async def _dead(run: Run, main: Pod) -> bool:
