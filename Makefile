@@ -11,7 +11,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 	--no-emit-index-url $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools generate verify lint test test-unit test-e2e contract demo dev-up dev-down dev-status lock clean
+.PHONY: help setup tools generate verify lint test test-unit test-e2e soak contract demo dev-up dev-down dev-status lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test-unit: setup ## Only the tests that need no cluster (seconds)
 
 test-e2e: tools ## Only the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e $(PYTEST_ARGS)
+
+soak: setup ## Let the machines of the unit tests run twenty times longer, on new histories (minutes)
+	@COCOON_SOAK=20 $(BIN)/python -m pytest tests/unit/reconcile/test_machine.py tests/unit/reconcile/test_machine_roles.py --timeout=3600
 
 contract: setup ## Show which scenario of the contract has which test
 	@$(BIN)/python -m cocoon_devkit.contract

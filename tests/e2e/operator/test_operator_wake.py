@@ -218,7 +218,7 @@ def test_w02_a_pod_deleted_after_a_failed_wake_is_restored_all_the_same(seat: Se
 # -- the tag -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.scenario("S172", "S192", "S193", "S200")
+@pytest.mark.scenario("S172", "S192", "S193")
 @pytest.mark.parametrize("policy", ["retain", "release"])
 def test_w58_a_vm_that_is_there_but_not_ready_keeps_its_tag(seat: Seat, policy: str) -> None:
     """It has an id and a running container, which is not enough: its agent has not said ``ready``."""
@@ -276,7 +276,7 @@ def test_a_sleeping_pod_that_vanished_is_made_at_the_wake(seat: Seat) -> None:
     seat.check_memory()
 
 
-@pytest.mark.scenario("S190", "S249", "S306")
+@pytest.mark.scenario("S190", "S249")
 @pytest.mark.parametrize("policy", ["retain", "release"])
 def test_w03_a_vm_held_by_a_hibernation_loses_nothing(seat: Seat, policy: str) -> None:
     """Not by being woken, not by an edit of its image, and not by the end of the hold."""

@@ -16,7 +16,7 @@ from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.store import Key
 from cocoon_operator.engine.world import World
-from cocoon_operator.reconcile.objects import set_from_object
+from cocoon_operator.reconcile.objects import SetObject, set_from_object
 from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 
 DEMO = Key("ns", "demo")
@@ -410,3 +410,17 @@ def test_a_hibernation_maps_to_sets_by_name(ground: Ground, pod: str, vm: str, m
     assert ground.cache.view(DEMO, NOW).hibernations == ((obj,) if maps else ())
     ground.cache.lose_hibernation(obj)
     assert ground.cache.view(DEMO, NOW).hibernations == ()
+
+
+@pytest.mark.asyncio
+async def test_w25_a_set_that_goes_makes_those_run_that_its_names_may_have_kept(ground: Ground) -> None:
+    def a_set(namespace: str, name: str, uid: str) -> SetObject:
+        metadata = {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": "5"}
+        return set_from_object({"metadata": metadata, "spec": {"agent": {"image": "base"}}})
+
+    older = a_set("a", "b-c", "1")
+    for other in (older, a_set("a-b", "c", "2"), a_set("a", "b", "3"), a_set("a", "x", "4")):
+        ground.cache.see_set(other)
+    ground.enqueued.clear()
+    ground.cache.lose_set(older)
+    assert set(ground.enqueued) == {Key("a", "b-c"), Key("a-b", "c"), Key("a", "b")}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from cocoon_operator.api import keys
+from tests.model.effort import effort
 from tests.model.judge import Judge
 from tests.model.judged import JudgedWorld
 
@@ -217,14 +217,4 @@ class SetMachine(RuleBasedStateMachine):
 
 def test_no_history_loses_a_vm() -> None:
     """I1 to I6 after every step, convergence after the faults stop."""
-    run_state_machine_as_test(
-        SetMachine,
-        settings=settings(
-            max_examples=300,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-        ),
-    )
+    run_state_machine_as_test(SetMachine, settings=effort(300, 40))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from cocoon_operator.api import keys
+from tests.model.effort import effort
 from tests.model.judge import Judge
 from tests.model.judged import JudgedWorld
 
@@ -174,14 +174,4 @@ class RolesMachine(RuleBasedStateMachine):
 
 def test_no_history_loses_a_vm_of_any_role() -> None:
     """I1 to I6 for every role, convergence after the faults stop."""
-    run_state_machine_as_test(
-        RolesMachine,
-        settings=settings(
-            max_examples=150,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-        ),
-    )
+    run_state_machine_as_test(RolesMachine, settings=effort(150, 40))
