@@ -64,14 +64,14 @@ async def _collect_tags(run: Run) -> None:
         run.event(
             "Warning", "ForeignVMName", f"{name} is listed for deletion but cannot be a VM of this set; not touched"
         )
-    wanted = [(name, tag) for name in sorted(_collectable(run)) for tag in _tags_of(run, name)]
     gate = asyncio.Semaphore(_PARALLEL)
 
-    async def drop(name: str, tag: str) -> tuple[str, WriteAnswer]:
+    async def drop(name: str) -> list[tuple[str, WriteAnswer]]:
         async with gate:
-            return f"{name}:{tag}", await run.ctx.registry.drop(name, tag)
+            return [(f"{name}:{tag}", await run.ctx.registry.drop(name, tag)) for tag in _tags_of(run, name)]
 
-    answers = await asyncio.gather(*(drop(name, tag) for name, tag in wanted))
+    dropped = await asyncio.gather(*map(drop, sorted(_collectable(run))))
+    answers = [answer for of_name in dropped for answer in of_name]
     left = {tag: tags.why_not(answer) for tag, answer in answers if not isinstance(answer, Done)}
     refused = any(isinstance(answer, Refused) for _, answer in answers)
     if left and not _expired(run):

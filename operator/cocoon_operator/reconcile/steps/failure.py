@@ -36,8 +36,8 @@ async def step(run: Run) -> Next:
 
 
 def _tried_again(run: Run, main: Pod) -> bool:
-    """The agent begins a failed boot again at once, many times a second: nothing is better before a VM is there (W-31)."""
-    again = read(main) is Fact.STARTING and main.lifecycle == LifecycleState.CREATING and main.vm_id == ""
+    """The agent begins a failed boot again at once, many times a second: nothing is better before it is ready (W-31)."""
+    again = main.lifecycle == LifecycleState.CREATING and not main.ready
     told = run.stored("Ready").get("reason") in ("PodLifecycleFailed", "MainAgentFailed")
     return again and told and run.stored_phase == SetPhase.FAILED
 
