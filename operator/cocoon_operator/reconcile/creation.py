@@ -78,7 +78,9 @@ async def _taken(run: Run, member: Member) -> None:
         run.pods[other.name] = other
         return
     owner = other.controller
-    report_name_taken(run, member, f"is controlled by {owner.kind} {owner.name}" if owner else "is nobody's")
+    report_name_taken(
+        run, member, f"is controlled by {owner.kind} {owner.name}" if owner else "is controlled by nobody"
+    )
 
 
 def report_name_taken(run: Run, member: Member, why: str) -> None:

@@ -125,7 +125,7 @@ class Fleet:
         self.check()
         for seat in self.managed():
             assert keys.TAG_HIBERNATE not in seat.tags(), seat.pod_name
-        assert self.main.note(keys.REMOVING_VM_NAMES) is None
+        self.main.until(lambda: self.main.note(keys.REMOVING_VM_NAMES) is None, "what was removed is collected")
 
     def asleep(self) -> None:
         """It sleeps, and everything is saved."""

@@ -6,7 +6,7 @@ import time
 import urllib.request
 
 import pytest
-from nodes import IMAGE, NODES
+from nodes import IMAGE
 from seat import OTHER_IMAGE, REST, Seat, note
 
 from cocoon_devkit.cluster import Cluster
@@ -138,8 +138,7 @@ def test_what_the_agent_reads_later_is_patched_and_what_it_never_reads_is_not(se
     seat.until_running()
     notes = seat.pod()["metadata"]["annotations"]
     assert (notes[keys.SNAPSHOT_POLICY], notes[keys.CONN_TYPE], notes[keys.FORCE_PULL]) == ("never", "vnc", "true")
-    (other,) = {*NODES} - {seat.node}
-    seat.edit(nodeName=other, hibernatePolicy="release")
+    seat.edit(nodeName=seat.node, hibernatePolicy="release")
     seat.until_running()
     seat.settle(REST)
     assert seat.writes(mark) == ["patch pods demo-0", "patch cocoonsets/status demo"] * 2

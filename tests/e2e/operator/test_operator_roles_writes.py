@@ -37,7 +37,7 @@ TABLE: Final = {
     "scale to 1": Cost(sets=3, statuses=1, patched=4, deleted=2, drop=2),
     "remove a toolbox": Cost(sets=2, statuses=1, patched=3, deleted=1, drop=1),
     "migrate": Cost(statuses=4, patched=3, created=1, deleted=1, get=1, head=1, drop=1),
-    "delete": Cost(sets=2, deleted=3, drop=3),
+    "delete": Cost(sets=1, deleted=3, drop=2),
 }
 
 

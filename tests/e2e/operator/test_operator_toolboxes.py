@@ -201,7 +201,7 @@ def test_the_name_of_somebody_elses_pod(seat: Seat) -> None:
     stranger = foreign_pod(seat, "demo-db")
     seat.create(agent={"replicas": 1}, toolboxes=[RUN_BOX, CLONE_BOX])
     found = seat.until_condition("Ready", "PodNameCollision")
-    assert found["message"].startswith("pod demo-db exists and is nobody's")
+    assert found["message"].startswith("pod demo-db exists and is controlled by nobody")
     seat.until_event("PodNameCollision")
     for slot in (1, "cl"):
         fleet.member(slot).until_lives()

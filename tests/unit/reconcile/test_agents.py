@@ -233,7 +233,7 @@ async def test_w25_a_foreign_pod_with_a_sub_agents_name_is_told_once_and_waited_
     world.api.create("pod", {"metadata": {"name": "demo-1", "namespace": "ns"}, "spec": body["spec"]}, by="user")
     await rest(world)
     assert (world.outcome.requeue_after, world.outcome.error) == (30, None)
-    message = "pod demo-1 exists and is nobody's; vk-ns-demo-1 is made when it is gone"
+    message = "pod demo-1 exists and is controlled by nobody; vk-ns-demo-1 is made when it is gone"
     assert world.condition("Ready")["message"] == message
     assert events(world) == [("Warning", "PodNameCollision", message)]
     assert (world.phase, pods(world)) == ("Scaling", ["demo-0", "demo-1", "demo-2"])
