@@ -51,7 +51,9 @@ def main(argv: Sequence[str] | None = None, folder: Path = checkout.DEV_STATE) -
     ``folder`` is where a kept environment lives.
     """
     options = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGINT too: whoever is started in the background inherits that it is ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         run(view_for_output(), keep=folder if options.keep else None)
     except DevkitError as error:
