@@ -37,6 +37,11 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def moment(text: str) -> datetime:
+    """Read what :func:`timestamp` writes. Raises :class:`ValueError` on any other text."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
 def fresh(kind: str, status: bool, reason: str, message: str, generation: int) -> dict[str, Any]:
     """Return a condition without a timestamp, so that merging keeps the old one while the status holds (S043)."""
     return {

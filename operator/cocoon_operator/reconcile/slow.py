@@ -6,9 +6,10 @@ whatever looks at the set next, at the latest the slow resync, says it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
+from cocoon_operator.api import conditions
 from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.reconcile.run import Run
 
@@ -36,7 +37,7 @@ def report(run: Run) -> None:
         return
     since = str(stored.get("lastTransitionTime"))
     run.on_time = ("True", run.phase.value, "")
-    if run.now >= datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) + limit:
+    if run.now >= conditions.moment(since) + limit:
         message = f"{run.phase.value} since {since}" + (f": {run.detail}" if run.detail else "")
         run.on_time = ("False", slow, message)
         run.find(slow, message)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime
-
-from cocoon_operator.api import keys, names
+from cocoon_operator.api import conditions, keys, names
 from cocoon_operator.api.answers import Done, Refused, WriteAnswer
 from cocoon_operator.api.enums import SnapshotPolicy
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile.parallel import each
 from cocoon_operator.reconcile.run import Next, Run
 from cocoon_operator.reconcile.steps.obstacles import LABEL_VALUE_LIMIT
 
 COLLECTION = "TagsCollected"
-_PARALLEL = 8
 
 
 async def step(run: Run) -> Next:
@@ -64,13 +61,11 @@ async def _collect_tags(run: Run) -> None:
         run.event(
             "Warning", "ForeignVMName", f"{name} is listed for deletion but cannot be a VM of this set; not touched"
         )
-    gate = asyncio.Semaphore(_PARALLEL)
 
     async def drop(name: str) -> list[tuple[str, WriteAnswer]]:
-        async with gate:
-            return [(f"{name}:{tag}", await run.ctx.registry.drop(name, tag)) for tag in _tags_of(run, name)]
+        return [(f"{name}:{tag}", await run.ctx.registry.drop(name, tag)) for tag in _tags_of(run, name)]
 
-    dropped = await asyncio.gather(*map(drop, sorted(_collectable(run))))
+    dropped = await each(sorted(_collectable(run)), drop)
     answers = [answer for of_name in dropped for answer in of_name]
     left = {tag: tags.why_not(answer) for tag, answer in answers if not isinstance(answer, Done)}
     refused = any(isinstance(answer, Refused) for _, answer in answers)
@@ -114,7 +109,7 @@ def _expired(run: Run) -> bool:
     since = run.stored(COLLECTION).get("lastTransitionTime")
     if limit <= 0 or not isinstance(since, str):
         return False
-    started = datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    started = conditions.moment(since)
     left = limit - (run.now - started).total_seconds()
     if left > 0:
         run.come_back(left)

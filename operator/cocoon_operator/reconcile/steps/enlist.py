@@ -6,15 +6,12 @@ stays unlisted, so that a tag under it is still known to be a leftover when the 
 
 from __future__ import annotations
 
-import asyncio
-
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent
 from cocoon_operator.reconcile import records, tags
 from cocoon_operator.reconcile.members import Member, members_of
+from cocoon_operator.reconcile.parallel import each
 from cocoon_operator.reconcile.run import Next, Run
-
-_PARALLEL = 8
 
 
 async def step(run: Run) -> Next:
@@ -31,14 +28,12 @@ async def _unclaimed(run: Run) -> list[str]:
     """The VM names of the spec under which there is nothing yet."""
     if run.set.spec is None:
         return []
-    gate = asyncio.Semaphore(_PARALLEL)
 
     async def free(member: Member) -> str:
-        async with gate:
-            if not member.managed or tags.rival(run, member.vm_name):
-                return ""
-            key = (member.vm_name, keys.TAG_HIBERNATE)
-            run.answers[key] = await run.ctx.registry.inspect(*key)
-            return member.vm_name if isinstance(run.answers[key], Absent) else ""
+        if not member.managed or tags.rival(run, member.vm_name):
+            return ""
+        key = (member.vm_name, keys.TAG_HIBERNATE)
+        run.answers[key] = await run.ctx.registry.inspect(*key)
+        return member.vm_name if isinstance(run.answers[key], Absent) else ""
 
-    return [name for name in await asyncio.gather(*map(free, members_of(run.set, run.set.spec))) if name]
+    return [name for name in await each(members_of(run.set, run.set.spec), free) if name]

@@ -6,10 +6,10 @@ it, and set again once the VM is ready. The clock and the stage are a condition,
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from cocoon_operator.api import keys
+from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.answers import Present
 from cocoon_operator.api.enums import LifecycleState
 from cocoon_operator.api.pod import Pod
@@ -78,7 +78,7 @@ def _stuck(pod: Pod) -> bool:
 def _since(run: Run) -> datetime:
     stored = run.stored(CONDITION)
     if stage(run) and isinstance(text := stored.get("lastTransitionTime"), str):
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        return conditions.moment(text)
     run.memory.stalled_at = run.memory.stalled_at or run.now
     return run.memory.stalled_at
 
