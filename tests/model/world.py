@@ -149,13 +149,17 @@ class ModelRecorder:
 
 @dataclass
 class ModelMeasures:
-    """Counters by name and labels."""
+    """Counters and durations by name and labels."""
 
     counts: dict[tuple[str, tuple[tuple[str, str], ...]], int] = field(default_factory=dict)
+    durations: list[tuple[str, float, dict[str, str]]] = field(default_factory=list)
 
     def count(self, name: str, **labels: str) -> None:
         key = (name, tuple(sorted(labels.items())))
         self.counts[key] = self.counts.get(key, 0) + 1
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        self.durations.append((name, seconds, labels))
 
     def of(self, name: str) -> int:
         return sum(value for (counter, _), value in self.counts.items() if counter == name)

@@ -98,10 +98,14 @@ class Recorder(Protocol):
 
 
 class Measures(Protocol):
-    """The counters of the contract (section 7.1), by what happened, not by how they are exported."""
+    """The metrics of the contract (section 7.1), by what happened, not by how they are exported."""
 
     def count(self, name: str, **labels: str) -> None:
         """Add one to the counter ``cocoon_operator_<name>``."""
+        ...
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """Add a duration to the histogram ``cocoon_operator_<name>``."""
         ...
 
 
