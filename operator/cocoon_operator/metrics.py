@@ -127,7 +127,7 @@ class Metrics:
         self._leading.labels(keys.LEASE_NAME).set(int(leading))
 
     def passed(self, result: str, seconds: float) -> None:
-        """Count a pass by its result: success, error, requeue, requeue_after."""
+        """Count a pass by its result: success, error, requeue_after."""
         self._passes.labels(_CONTROLLER, result).inc()
         self._pass_time.labels(_CONTROLLER).observe(seconds)
         if result == "error":

@@ -41,7 +41,7 @@ class Settler(Protocol):
 
 
 PassObserver = Callable[[str, float], None]
-"""Called after every pass with its result (success, error, requeue, requeue_after) and its seconds."""
+"""Called after every pass with its result (success, error, requeue_after) and its seconds."""
 
 
 class Controller:
@@ -103,12 +103,7 @@ class Controller:
             try:
                 outcome = await self._pass(key)
             finally:
-                self._queue.done(
-                    key,
-                    requeue_after=outcome.requeue_after,
-                    again=outcome.again,
-                    failed=outcome.error is not None,
-                )
+                self._queue.done(key, requeue_after=outcome.requeue_after, failed=outcome.error is not None)
 
     async def _pass(self, key: Key) -> Outcome:
         with structlog.contextvars.bound_contextvars(cocoonset=object_key(*key)):
@@ -141,8 +136,6 @@ class Controller:
 def _result(outcome: Outcome) -> str:
     if outcome.error is not None:
         return "error"
-    if outcome.again:
-        return "requeue"
     return "success" if outcome.requeue_after is None else "requeue_after"
 
 

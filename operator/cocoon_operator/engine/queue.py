@@ -115,8 +115,8 @@ class WorkQueue:
             self._measures.taken(len(self._since), waited)
         return key
 
-    def done(self, key: Key, *, requeue_after: float | None = None, again: bool = False, failed: bool = False) -> None:
-        """End a run: at once ``again``, after ``requeue_after`` seconds, or after its back-off when it ``failed``."""
+    def done(self, key: Key, *, requeue_after: float | None = None, failed: bool = False) -> None:
+        """End a run; the next comes at the latest in ``requeue_after`` seconds, or after its back-off when it ``failed``."""
         took = _now() - self._running.pop(key)
         if not self._running:
             self._still.set()
@@ -132,7 +132,7 @@ class WorkQueue:
             self._failures.pop(key, None)
         if delays:
             self.add_after(key, min(delays))
-        if again or key in self._again:
+        if key in self._again:
             self._again.discard(key)
             self.add(key)
 

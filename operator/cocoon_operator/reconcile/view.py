@@ -30,9 +30,8 @@ class Outcome:
     """How a run ended.
 
     ``requeue_after``: seconds until the next run even if nothing happens; None waits for an event. ``error``: something did
-    not work; the key runs again with back-off, whatever ``requeue_after`` says. ``again``: run again at once.
+    not work; the key runs again with back-off, whatever ``requeue_after`` says.
     """
 
     requeue_after: float | None = None
     error: Exception | None = None
-    again: bool = False

@@ -120,7 +120,7 @@ async def test_one_set_is_never_run_twice_at_once() -> None:
         bench.queue.add(Key("ns", "a"))
         await asyncio.sleep(0.01)
         running[0] -= 1
-        return Outcome(again=len(bench.results) < 3)
+        return Outcome()
 
     bench.script.on_pass = slow
     bench.create_set("a")
@@ -164,14 +164,14 @@ async def test_no_pass_runs_on_a_view_that_is_in_doubt() -> None:
 @pytest.mark.asyncio
 async def test_outcomes_set_the_next_run() -> None:
     bench = Bench()
-    outcomes = [Outcome(again=True), Outcome(requeue_after=0.01), Outcome()]
+    outcomes = [Outcome(requeue_after=0.01), Outcome()]
 
     async def next_outcome(_: View) -> Outcome:
         return outcomes.pop(0)
 
     bench.script.on_pass = next_outcome
     bench.create_set("a")
-    await bench.run(lambda: bench.results == ["requeue", "requeue_after", "success"])
+    await bench.run(lambda: bench.results == ["requeue_after", "success"])
 
 
 @pytest.mark.asyncio

@@ -54,7 +54,8 @@ async def test_a_busy_key_does_not_starve_another() -> None:
     queue.add(A)
     queue.add(B)
     assert await queue.get() == A
-    queue.done(A, again=True)
+    queue.add(A)
+    queue.done(A)
     assert [await queue.get(), await queue.get()] == [B, A]
 
 
@@ -136,7 +137,7 @@ async def test_a_closed_queue_takes_and_gives_nothing_but_lets_runs_end() -> Non
     queue.add_after(B, SOON)
     queue.close()
     queue.add(A)
-    queue.done(A, again=True, requeue_after=SOON)
+    queue.done(A, requeue_after=SOON)
     await queue.still()
     assert len(queue) == 0
     assert await nothing(queue)
