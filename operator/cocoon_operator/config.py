@@ -46,6 +46,9 @@ class Config:
     metrics: Address | None
     probes: Address | None
     leader_elect: bool
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
     lease_namespace: str
     set_workers: int
     hibernation_workers: int
@@ -75,6 +78,24 @@ _SETTINGS: Final = {
         "PROBE_ADDR", "--health-probe-bind-address", ":8081", "where /healthz, /livez and /readyz are served"
     ),
     "leader_elect": _Setting("LEADER_ELECT", "--leader-elect", "true", "act only while holding the Lease"),
+    "lease_duration": _Setting(
+        "LEADER_ELECT_LEASE_DURATION",
+        "--leader-elect-lease-duration",
+        "15s",
+        "how long other replicas wait for a leader that is silent",
+    ),
+    "renew_deadline": _Setting(
+        "LEADER_ELECT_RENEW_DEADLINE",
+        "--leader-elect-renew-deadline",
+        "10s",
+        "how long a leader that cannot renew goes on",
+    ),
+    "retry_period": _Setting(
+        "LEADER_ELECT_RETRY_PERIOD",
+        "--leader-elect-retry-period",
+        "2s",
+        "how often the Lease is renewed, or asked for",
+    ),
     "set_workers": _Setting("COCOONSET_CONCURRENCY", "--cocoonset-concurrency", "4", "sets worked on at once"),
     "hibernation_workers": _Setting(
         "HIBERNATION_CONCURRENCY",
@@ -123,6 +144,9 @@ def load(flags: Mapping[str, str | None], env: Mapping[str, str]) -> Config:
         metrics=_address("METRICS_ADDR", read.text("metrics")),
         probes=_address("PROBE_ADDR", read.text("probes")),
         leader_elect=read.boolean("leader_elect"),
+        lease_duration=read.duration("lease_duration"),
+        renew_deadline=read.duration("renew_deadline"),
+        retry_period=read.duration("retry_period"),
         lease_namespace=read.text("lease_namespace"),
         set_workers=read.integer("set_workers"),
         hibernation_workers=read.integer("hibernation_workers"),
@@ -185,10 +209,12 @@ class _Reader:
         return text
 
     def duration(self, name: str) -> float:
+        setting = _SETTINGS[name]
         try:
             return parse_duration(self.text(name))
         except ValueError as error:
-            raise ConfigError(f"{_SETTINGS[name].env}: {error}") from None
+            where = setting.flag if self._flags.get(name) is not None else setting.env
+            raise ConfigError(f"{where}: {error}") from None
 
 
 def _registry(text: str) -> RegistryAddress:
@@ -212,7 +238,18 @@ def _check_ranges(config: Config) -> None:
         raise ConfigError(f"cocoonset concurrency must be at least 1, got {config.set_workers}")
     if config.hibernation_workers < 1:
         raise ConfigError(f"hibernation concurrency must be at least 1, got {config.hibernation_workers}")
+    _check_lease(config)
     if config.resync_interval < 1:
         raise ConfigError("RESYNC_INTERVAL must be at least 1s")
     if config.registry_timeout < 1:
         raise ConfigError("REGISTRY_TIMEOUT must be at least 1s")
+
+
+def _check_lease(config: Config) -> None:
+    """client-go's rules, and a second for what is on the wire when the renew deadline is over (I9)."""
+    if config.lease_duration < config.renew_deadline + 1:
+        raise ConfigError("LEADER_ELECT_LEASE_DURATION must be at least 1s more than LEADER_ELECT_RENEW_DEADLINE")
+    if not 0 < config.retry_period * 1.2 < config.renew_deadline:
+        raise ConfigError(
+            "LEADER_ELECT_RETRY_PERIOD must be more than 0 and, times 1.2, less than LEADER_ELECT_RENEW_DEADLINE"
+        )

@@ -17,6 +17,7 @@ from cocoon_operator.clients.registry.patience import Patience
 from cocoon_operator.config import Config
 from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.engine import Engine, EngineSettings, Ports
+from cocoon_operator.engine.fence import FencedRegistry
 from cocoon_operator.engine.lease import Elector, Periods
 from cocoon_operator.metrics import Metrics
 from cocoon_operator.reconcile.reconciler import Reconciler
@@ -32,6 +33,7 @@ class Runtime:
         self._metrics = metrics
         self._client = KubeClient(connection, observe=metrics.kube_request)
         self._elector_client: KubeClient | None = None
+        self._elector = self._candidate() if config.leader_elect else None
         self._registry = RegistryClient(
             config.registry,
             patience=Patience(total=config.registry_timeout, attempt=min(4.0, config.registry_timeout)),
@@ -46,7 +48,7 @@ class Runtime:
                 namespace=config.watch_namespace,
             ),
             measures=metrics,
-            elector=self._elector() if config.leader_elect else None,
+            elector=self._elector,
         )
 
     @classmethod
@@ -69,8 +71,8 @@ class Runtime:
             await self._elector_client.close()
         await self._registry.close()
 
-    def _elector(self) -> Elector:
-        periods = Periods()
+    def _candidate(self) -> Elector:
+        periods = Periods(self.config.lease_duration, self.config.renew_deadline, self.config.retry_period)
         patience = periods.renew_deadline / 2
         self._elector_client = KubeClient(
             self.connection, limits=Limits(attempt=patience, budget=patience), observe=self._metrics.kube_request
@@ -82,7 +84,7 @@ class Runtime:
         return _ForgettingReconciler(
             self._metrics,
             cluster=ports.cluster,
-            registry=self._registry,
+            registry=FencedRegistry(self._registry, self._elector.remaining) if self._elector else self._registry,
             recorder=ports.recorder,
             measures=self._metrics,
             claims=ports.claims,

@@ -134,14 +134,17 @@ class Engine:
         self._begin("leader", self._lead())
 
     async def stop(self) -> None:
-        """Stop gracefully: let running passes end, send the events, give the Lease back, stop the rest."""
-        await self.controller.drain(self._settings.drain)
+        """Stop gracefully: let running passes end, send the events, give the Lease back, stop the rest.
+
+        After a pass that had to be cancelled the Lease is left to run out: its last write may still arrive (I9).
+        """
+        drained = await self.controller.drain(self._settings.drain)
         await self.recorder.flush(2.0)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._elector is not None:
+        if self._elector is not None and drained:
             await self._elector.release()
         if not self.ended.done():
             self.ended.set_result(None)

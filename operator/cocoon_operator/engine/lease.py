@@ -5,11 +5,13 @@
   worked. That is before the Lease runs out, so that nobody else can have won it by then.
 - Every write of the operator is limited to that moment too (:meth:`Elector.remaining`).
 - A graceful end gives the Lease back, so that a successor need not wait.
+- A Lease that somebody deleted is no free Lease: its leader makes it again, and who saw that leader waits for it as before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import uuid
@@ -33,7 +35,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """Seconds; the defaults are the contract's (8.3)."""
+    """Seconds; the defaults are the contract's (8.3). Others see whole seconds of ``lease``, never less than it is."""
 
     lease: float = 15.0
     renew_deadline: float = 10.0
@@ -55,6 +57,10 @@ class Observed:
     def spec(self) -> Mapping[str, Any]:
         spec = self.lease.get("spec")
         return spec if isinstance(spec, Mapping) else {}
+
+    def binds(self, identity: str, now: float, unsaid: float) -> bool:
+        """Whether somebody other than ``identity`` may lead by it; ``unsaid`` is the length of a Lease that tells none."""
+        return self.holder not in {"", identity} and now < self.at + (self.seconds or unsaid)
 
     @property
     def holder(self) -> str:
@@ -95,6 +101,7 @@ class Elector:
         self.periods = periods or Periods()
         self._observed: Observed | None = None
         self._renewed_at: float | None = None
+        self._lost = False
         self._told = ""
 
     @property
@@ -133,27 +140,30 @@ class Elector:
                         break
             except (KubeError, TimeoutError) as error:
                 log.warning("the Lease could not be renewed", error=str(error) or "no answer", left=self.remaining())
-        self._renewed_at = None
+        self._lost, self._renewed_at = True, None
 
     async def release(self) -> None:
-        """Give the Lease back, when it is ours. The caller's work has ended by then."""
-        observed = self._observed
-        if not self.leading or observed is None or observed.holder != self.identity:
+        """Give the Lease back, when it is ours. The caller's work has ended by then, and nothing of it is on the wire.
+
+        A Lease that was lost is left to run out: work was cut off, and its last write may still arrive.
+        """
+        self._renewed_at = None
+        if self._lost:
             return
         try:
             try:
-                await self._give_back(observed)
+                await self._give_back()
             except ConflictError:
-                # A renewal that was cancelled on the wire has happened all the same.
-                if (seen := await self._look()) is not None and seen.holder == self.identity:
-                    await self._give_back(seen)
+                await self._give_back()
         except KubeError as error:
             log.warning("the Lease could not be given back, a successor has to wait", error=str(error))
-        self._renewed_at = None
 
-    async def _give_back(self, observed: Observed) -> None:
-        spec = {**observed.spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
-        await self._put({**observed.lease, "spec": spec})
+    async def _give_back(self) -> None:
+        # What was cancelled on the wire, a renewal or the acquisition itself, has happened all the same.
+        seen = await self._look()
+        if seen is not None and seen.holder == self.identity:
+            spec = {**seen.spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
+            await self._put({**seen.lease, "spec": spec})
 
     # -- one try ---------------------------------------------------------------------------------------------------
 
@@ -165,27 +175,27 @@ class Elector:
             observed = await self._look()
         try:
             taken = await self._write(observed, started)
-        except ConflictError:
-            # Somebody wrote it since it was seen, maybe only a label: what it says now decides, once.
+        except (ConflictError, NotFoundError):
+            # Somebody wrote it since it was seen, maybe only a label, or deleted it: what is there now decides, once.
             taken = await self._write(await self._look(), started)
         if taken:
             self._renewed_at = started
         return taken
 
-    async def _write(self, observed: Observed | None, now: float) -> bool:
-        if observed is None:
-            return await self._create()
-        ours = observed.holder in {"", self.identity}
-        if not ours and now < observed.at + (observed.seconds or self.periods.lease):
+    async def _write(self, seen: Observed | None, now: float) -> bool:
+        # Who deletes a Lease does not stop its leader.
+        last = seen or self._observed
+        if last is not None and last.binds(self.identity, now, self.periods.lease):
             return False
-        await self._take(observed)
+        if seen is None:
+            return await self._create()
+        await self._take(seen)
         return True
 
     async def _look(self) -> Observed | None:
         try:
             lease = await self._client.get(LEASES, self.namespace, keys.LEASE_NAME, Object)
         except NotFoundError:
-            self._observed = None
             return None
         return self._see(lease)
 
@@ -226,7 +236,7 @@ class Elector:
     def _claim(self, now: str) -> Object:
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self.periods.lease),
+            "leaseDurationSeconds": math.ceil(self.periods.lease),
             "renewTime": now,
         }
 

@@ -186,3 +186,32 @@ def test_a_refusal_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture
     text = capsys.readouterr().err
     assert text.startswith("cocoon-operator: OCI_REGISTRY must be set: write ")
     assert text.count("\n") == 1
+
+
+def test_the_lease_lasts_as_long_as_the_go_operators_by_default() -> None:
+    found = config()
+    assert (found.lease_duration, found.renew_deadline, found.retry_period) == (15.0, 10.0, 2.0)
+
+
+def test_the_lease_can_be_made_shorter() -> None:
+    found = config({"lease_duration": "6s"}, LEADER_ELECT_RENEW_DEADLINE="4s", LEADER_ELECT_RETRY_PERIOD="500ms")
+    assert (found.lease_duration, found.renew_deadline, found.retry_period) == (6.0, 4.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"LEADER_ELECT_LEASE_DURATION": "10s"}, "LEADER_ELECT_LEASE_DURATION must be at least 1s more"),
+        ({"LEADER_ELECT_RENEW_DEADLINE": "2s"}, "LEADER_ELECT_RETRY_PERIOD must be more than 0"),
+        ({"LEADER_ELECT_RETRY_PERIOD": "0"}, "LEADER_ELECT_RETRY_PERIOD must be more than 0"),
+        ({"LEADER_ELECT_RETRY_PERIOD": "soon"}, "^LEADER_ELECT_RETRY_PERIOD: 'soon' is no duration"),
+    ],
+)
+def test_i9_a_lease_that_two_could_hold_is_refused(env: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        config(**env)
+
+
+def test_a_malformed_duration_is_blamed_on_the_flag_that_has_it() -> None:
+    with pytest.raises(ConfigError, match=r"^--leader-elect-retry-period: 'soon' is no duration"):
+        config({"retry_period": "soon"})

@@ -17,7 +17,7 @@ from cocoon_operator.engine.engine import Engine, EngineSettings, LeaseLostError
 from cocoon_operator.engine.lease import Elector, Periods
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.view import Outcome, View
-from tests.unit.kubernetes.kube_api_server import KubeApiServer
+from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
 from tests.unit.kubernetes.waiting import until
 
 BASE = f"/apis/{keys.GROUP}/v1/namespaces/ns"
@@ -97,6 +97,19 @@ async def test_a_graceful_stop_gives_the_lease_back(api: KubeApiServer, client: 
         assert api.objects[LEASE]["spec"]["holderIdentity"] == "one"
     assert api.objects[LEASE]["spec"]["holderIdentity"] == ""
     assert replica.engine.ended.done()
+
+
+@pytest.mark.asyncio
+async def test_i9_after_a_pass_that_had_to_be_cancelled_the_lease_runs_out(
+    api: KubeApiServer, client: KubeClient
+) -> None:
+    """Its last write may be on the wire still."""
+    api.put(f"{BASE}/cocoonsets/demo", demo())
+    api.faults.append(Fault("hang", method="PATCH"))
+    replica = Replica(client, "one", drain=0.05)
+    async with replica.running():
+        await until(lambda: api.count("PATCH") == 1)
+    assert api.objects[LEASE]["spec"]["holderIdentity"] == "one"
 
 
 @pytest.mark.asyncio

@@ -12,19 +12,21 @@ from cocoon_operator.api import keys
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.lease import Elector, Periods, new_identity
 from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
+from tests.unit.kubernetes.waiting import until
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/system/leases/{keys.LEASE_NAME}"
 QUICK = Periods(lease=0.6, renew_deadline=0.4, retry=0.05)
 
 
 class Watch:
-    """A wall clock and a stop watch."""
+    """A wall clock, which may be wrong by ``ahead`` seconds, and a stop watch."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: float = 0.0) -> None:
         self.passed = 0.0
+        self._ahead = ahead
 
     def now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.passed)
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.passed + self._ahead)
 
     def timer(self) -> float:
         return self.passed
@@ -101,6 +103,25 @@ async def test_another_holder_is_judged_by_our_own_watch_not_by_its_clock(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("ahead", [-86_400.0, -30.0, 30.0, 86_400.0])
+async def test_wall_clocks_that_differ_let_nobody_win_early_or_late(
+    api: KubeApiServer, client: KubeClient, ahead: float
+) -> None:
+    right, wrong = Watch(), Watch(ahead)
+    one, two = elector(client, right, "one"), elector(client, wrong, "two")
+    await one._try()
+    for seconds in (0.0, 2.0, 4.0):
+        right.passed = wrong.passed = seconds
+        assert await one._try()
+        assert not await two._try()
+    right.passed = wrong.passed = 18.9
+    assert not await two._try()
+    right.passed = wrong.passed = 19.0
+    assert await two._try()
+    assert not await one._try()
+
+
+@pytest.mark.asyncio
 async def test_a_holder_that_renews_is_waited_for(api: KubeApiServer, client: KubeClient) -> None:
     api.put(LEASE, foreign())
     watch = Watch()
@@ -135,6 +156,97 @@ async def test_a_released_lease_is_taken_at_once(api: KubeApiServer, client: Kub
     assert spec(api)["holderIdentity"] == ""
     assert await two._try()
     assert spec(api)["leaseTransitions"] == 1
+
+
+@pytest.mark.asyncio
+async def test_an_acquisition_that_was_cancelled_on_the_wire_is_given_back(
+    api: KubeApiServer, client: KubeClient
+) -> None:
+    one = elector(client, Watch(), "one")
+    api.faults.append(Fault("hang", method="POST"))
+    acquiring = asyncio.create_task(one.acquire())
+    await until(lambda: LEASE in api.objects)
+    acquiring.cancel()
+    await asyncio.gather(acquiring, return_exceptions=True)
+    await one.release()
+    assert spec(api)["holderIdentity"] == ""
+
+
+@pytest.mark.asyncio
+async def test_a_candidate_that_never_led_leaves_the_lease_of_another_alone(
+    api: KubeApiServer, client: KubeClient
+) -> None:
+    api.put(LEASE, foreign())
+    one = elector(client, Watch(), "one")
+    assert not await one._try()
+    await one.release()
+    assert api.count("PUT") == 0
+
+
+@pytest.mark.asyncio
+async def test_a_lease_that_was_lost_is_left_to_run_out(api: KubeApiServer, client: KubeClient) -> None:
+    """What was cut off may still arrive: nobody shall win before the Lease's whole time is over."""
+    one = Elector(client, Watch(), namespace="system", identity="one", periods=QUICK)
+    await one.acquire()
+    api.faults += [Fault("hang", method="PUT") for _ in range(20)]
+    async with asyncio.timeout(3):
+        await one.hold()
+    api.faults.clear()
+    await one.release()
+    assert spec(api)["holderIdentity"] == "one"
+
+
+@pytest.mark.asyncio
+async def test_a_leader_makes_a_lease_again_that_somebody_deleted(api: KubeApiServer, client: KubeClient) -> None:
+    watch = Watch()
+    one = elector(client, watch, "one")
+    await one._try()
+    api.remove(LEASE)
+    watch.passed = 2.0
+    assert await one._try()
+    assert spec(api)["holderIdentity"] == "one"
+    assert one.remaining() == 10.0
+
+
+@pytest.mark.asyncio
+async def test_i9_a_deleted_lease_lets_nobody_win_who_has_seen_its_leader(
+    api: KubeApiServer, client: KubeClient
+) -> None:
+    watch = Watch()
+    one, two = elector(client, watch, "one"), elector(client, watch, "two")
+    await one._try()
+    assert not await two._try()
+    api.remove(LEASE)
+    watch.passed = 14.9
+    assert not await two._try()
+    assert LEASE not in api.objects
+    watch.passed = 15.0
+    assert not one.leading
+    assert await two._try()
+
+
+@pytest.mark.asyncio
+async def test_i9_a_leader_whose_lease_was_deleted_and_made_by_another_has_lost_it(
+    api: KubeApiServer, client: KubeClient
+) -> None:
+    """The Go operator makes a Lease that is not there at once."""
+    one = Elector(client, Watch(), namespace="system", identity="one", periods=QUICK)
+    await one.acquire()
+    api.remove(LEASE)
+    api.put(LEASE, foreign())
+    async with asyncio.timeout(3):
+        await one.hold()
+    assert spec(api)["holderIdentity"] == "go"
+
+
+@pytest.mark.asyncio
+async def test_others_are_told_whole_seconds_never_less_than_the_lease_lasts(
+    api: KubeApiServer, client: KubeClient
+) -> None:
+    periods = Periods(lease=2.5, renew_deadline=1.5, retry=0.5)
+    one = Elector(client, Watch(), namespace="system", identity="one", periods=periods)
+    await one._try()
+    assert spec(api)["leaseDurationSeconds"] == 3
 
 
 @pytest.mark.asyncio
