@@ -9,6 +9,7 @@ from typing import Any
 
 from cocoon_operator.api import keys, names
 from cocoon_operator.api.errors import InvalidError
+from cocoon_operator.api.hibernation import Hibernation, hibernation_from_object
 from cocoon_operator.api.pod import Pod, pod_from_object
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
 from cocoon_operator.reconcile.reconciler import Reconciler
@@ -109,6 +110,15 @@ class ModelCluster:
     async def patch_set_status(self, target: SetObject, status: Mapping[str, Any]) -> SetObject:
         return self._set_write(target, {"status": dict(status)}, "status")
 
+    async def patch_hibernation(self, target: Hibernation, *, finalizers: Sequence[str]) -> Hibernation:
+        return self._hibernation_write(target, {"metadata": {"finalizers": list(finalizers)}}, "")
+
+    async def patch_hibernation_status(self, target: Hibernation, status: Mapping[str, Any]) -> Hibernation:
+        return self._hibernation_write(target, {"status": dict(status)}, "status")
+
+    def _hibernation_write(self, target: Hibernation, body: Object, subresource: str) -> Hibernation:
+        return hibernation_from_object(self._write("hibernation", target, body, subresource))
+
     def _pod_write(self, call: str, write: Callable[[], Object]) -> Pod:
         self.hook("before", call)
         answer = write()
@@ -117,10 +127,13 @@ class ModelCluster:
         return _pod(answer)
 
     def _set_write(self, target: SetObject, body: Object, subresource: str) -> SetObject:
-        call = f"patch{subresource} {target.name}"
+        return set_from_object(self._write("set", target, body, subresource))
+
+    def _write(self, kind: str, target: SetObject | Hibernation, body: Object, subresource: str) -> Object:
+        call = f"patch{subresource} {'' if kind == 'set' else kind + '/'}{target.name}"
         self.hook("before", call)
         answer = self.api.patch(
-            "set",
+            kind,
             target.namespace,
             target.name,
             body,
@@ -130,8 +143,8 @@ class ModelCluster:
             subresource=subresource,
         )
         self.hook("after", call)
-        self.cache.apply("set", answer)
-        return set_from_object(answer)
+        self.cache.apply(kind, answer)
+        return answer
 
 
 @dataclass
@@ -140,7 +153,7 @@ class ModelRecorder:
 
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
 
-    def event(self, target: SetObject, kind: str, reason: str, message: str) -> None:
+    def event(self, target: SetObject | Hibernation, kind: str, reason: str, message: str) -> None:
         self.events.append((target.name, kind, reason, message))
 
     def reasons(self) -> list[str]:
@@ -236,13 +249,14 @@ class World:
             for (kind, a_namespace, _), obj in sorted(self.cache.objects.items())
             if kind == "pod" and a_namespace == namespace and _label(obj) == name
         ]
-        hibernations = [
-            obj
+        hibernations = tuple(
+            hibernation_from_object(copy.deepcopy(obj))
             for (kind, a_namespace, _), obj in sorted(self.cache.objects.items())
             if kind == "hibernation" and a_namespace == namespace
-        ]
+        )
         target = set_from_object(copy.deepcopy(found)) if found is not None else None
-        return View(target, tuple(pods), tuple(hibernations), self.clock.now())
+        driven = frozenset(item.name for item in hibernations)
+        return View(target, tuple(pods), hibernations, self.clock.now(), driven)
 
     async def reconcile(self, name: str = "demo", namespace: str = "ns") -> Outcome:
         """One run on what the operator has seen so far."""

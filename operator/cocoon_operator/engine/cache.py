@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from cocoon_operator.api import keys, names
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.engine.store import Change, Key, Store
 from cocoon_operator.engine.triggers import (
-    hibernation_concerns,
-    identify_object,
+    hibernation_fingerprint,
+    identify_hibernation,
     identify_pod,
     identify_set,
+    lone_key,
     pod_fingerprint,
     set_fingerprint,
     set_of_label,
@@ -29,15 +31,14 @@ from cocoon_operator.engine.triggers import (
     sets_of_pod,
 )
 from cocoon_operator.reconcile.objects import SetObject
+from cocoon_operator.reconcile.records import can_have
 from cocoon_operator.reconcile.view import View
-
-Object = Mapping[str, Any]
 
 
 class Ref(NamedTuple):
     """An object that can be written."""
 
-    kind: Literal["pod", "set"]
+    kind: Literal["pod", "set", "hibernation"]
     key: Key
 
 
@@ -72,28 +73,43 @@ class Cache:
     """Stores of pods, CocoonSets and CocoonHibernations; ``enqueue`` is called with every set that has to run."""
 
     def __init__(self, enqueue: Callable[[Key], None]) -> None:
-        self.pods: Store[Pod] = Store(identify_pod, set_of_label)
+        self.pods: Store[Pod] = Store(identify_pod, _set_group)
         self.sets: Store[SetObject] = Store(identify_set)
-        self.hibernations: Store[Object] = Store(identify_object, lambda obj: _namespace(identify_object(obj).key))
+        self.hibernations: Store[Hibernation] = Store(identify_hibernation, _groups)
         self.synced = Synced()
         self._enqueue = enqueue
         self._writing: Counter[Ref] = Counter()
         self._doubtful: dict[Key, set[Ref]] = {}
 
     def view(self, key: Key, now: datetime) -> View:
-        """Return everything that lives under a set's key, as it is known now."""
-        hibernations = self.hibernations.grouped(_namespace(key))
+        """Return everything that lives under a key, as it is known now: of a set, or of a pod outside every set."""
+        hibernations = tuple(self.hibernations.grouped(key))
         return View(
             set=self.sets.get(key),
             pods=tuple(self.pods.grouped(key)),
-            hibernations=tuple(obj for obj in hibernations if hibernation_concerns(obj, key)),
+            hibernations=hibernations,
             now=now,
+            driven=frozenset(obj.name for obj in hibernations if self.home(obj) == key),
         )
 
+    def home(self, obj: Hibernation) -> Key:
+        """Return the key under which a CocoonHibernation runs: its pod's set, the set that can have such a pod, else its own."""
+        pod = self.pods.get(Key(obj.namespace, obj.pod_name))
+        own = lone_key(obj.namespace, obj.pod_name)
+        if pod is not None:
+            owner = pod.controller
+            found = self.sets.get(Key(pod.namespace, owner.name)) if owner is not None else None
+            return identify_set(found).key if found is not None and pod.owned_by(found.uid) else own
+        candidates = [found for key in sets_of_hibernation(obj) if (found := self.sets.get(key)) is not None]
+        fitting = [found for found in candidates if _can_have_pod(found, obj.pod_name)]
+        oldest = min(fitting, key=lambda found: (found.creation_timestamp, found.uid), default=None)
+        return identify_set(oldest).key if oldest is not None else own
+
     def known_keys(self) -> list[Key]:
-        """Return every set that exists or that left pods behind, in order."""
+        """Return every set that exists or left pods behind, and every CocoonHibernation without a set, in order."""
         named = {key for pod in self.pods for key in sets_of_pod(pod)}
-        return sorted({Key(obj.namespace, obj.name) for obj in self.sets} | named)
+        homes = {self.home(obj) for obj in self.hibernations}
+        return sorted({Key(obj.namespace, obj.name) for obj in self.sets} | named | homes)
 
     # -- news from the watches and lists ---------------------------------------------------------------------------
 
@@ -129,16 +145,16 @@ class Cache:
             self._set_changed(change)
         self.synced.fill(keys.PLURAL_SETS)
 
-    def see_hibernation(self, obj: Object) -> None:
-        """Take a CocoonHibernation from a watch."""
+    def see_hibernation(self, obj: Hibernation) -> None:
+        """Take a CocoonHibernation from a watch or a live read."""
         self._hibernation_changed(self.hibernations.apply(obj))
 
-    def lose_hibernation(self, obj: Object) -> None:
+    def lose_hibernation(self, obj: Hibernation) -> None:
         """Take the news that a CocoonHibernation was deleted."""
-        identity = identify_object(obj)
+        identity = identify_hibernation(obj)
         self._hibernation_changed(self.hibernations.forget(identity.key, identity.uid))
 
-    def replace_hibernations(self, objects: Iterable[Object], resource_version: str) -> None:
+    def replace_hibernations(self, objects: Iterable[Hibernation], resource_version: str) -> None:
         """Take the whole list of CocoonHibernations."""
         for change in self.hibernations.replace(objects, resource_version):
             self._hibernation_changed(change)
@@ -166,13 +182,19 @@ class Cache:
         if ref.kind == "pod":
             pod = self.pods.get(ref.key)
             return pod_fingerprint(pod) if pod is not None else None
+        if ref.kind == "hibernation":
+            hibernation = self.hibernations.get(ref.key)
+            return hibernation_fingerprint(hibernation) if hibernation is not None else None
         obj = self.sets.get(ref.key)
         return set_fingerprint(obj) if obj is not None else None
 
     def concerned(self, ref: Ref) -> set[Key]:
-        """Return the sets that an object concerns as it is known now."""
+        """Return the keys that an object concerns as it is known now."""
         if ref.kind == "set":
             return {ref.key}
+        if ref.kind == "hibernation":
+            hibernation = self.hibernations.get(ref.key)
+            return self._concerned_by(hibernation) if hibernation is not None else set()
         pod = self.pods.get(ref.key)
         return sets_of_pod(pod) if pod is not None else set()
 
@@ -203,7 +225,9 @@ class Cache:
         if self._writing[Ref("pod", identify_pod(pods[0]).key)]:
             return
         if len({pod_fingerprint(pod) for pod in pods}) == len(pods):
-            for key in set().union(*map(sets_of_pod, pods)):
+            named = lone_key(pods[0].namespace, pods[0].name)
+            homes = {self.home(obj) for obj in self.hibernations.grouped(named)}
+            for key in homes.union(*map(sets_of_pod, pods)):
                 self._enqueue(key)
 
     def _set_changed(self, change: Change[SetObject] | None) -> None:
@@ -213,6 +237,10 @@ class Cache:
         key = identify_set(versions[0]).key
         if change.new is None:
             self._free_names(versions[0])
+        if len(versions) == 1:
+            # With a set, the CocoonHibernations of its pods come and go too.
+            for obj in self.hibernations.grouped(key):
+                self._enqueue(self.home(obj))
         if self._writing[Ref("set", key)]:
             return
         if len({set_fingerprint(obj) for obj in versions}) == len(versions):
@@ -226,13 +254,19 @@ class Cache:
             if obj.uid != gone.uid and (other.startswith(prefix) or prefix.startswith(other)):
                 self._enqueue(Key(obj.namespace, obj.name))
 
-    def _hibernation_changed(self, change: Change[Object] | None) -> None:
+    def _hibernation_changed(self, change: Change[Hibernation] | None) -> None:
         if change is None:
             return
         versions = [obj for obj in (change.old, change.new) if obj is not None]
-        for key in set().union(*map(sets_of_hibernation, versions)):
-            if self.sets.get(key) is not None:
+        if self._writing[Ref("hibernation", identify_hibernation(versions[0]).key)]:
+            return
+        if len({hibernation_fingerprint(obj) for obj in versions}) == len(versions):
+            for key in set().union(*map(self._concerned_by, versions)):
                 self._enqueue(key)
+
+    def _concerned_by(self, obj: Hibernation) -> set[Key]:
+        """The key that drives it, and every set that it may hold a VM of."""
+        return {self.home(obj)} | {key for key in sets_of_hibernation(obj) if self.sets.get(key) is not None}
 
 
 class OwnWrite:
@@ -243,5 +277,16 @@ class OwnWrite:
         self.concerned: set[Key] = cache.concerned(ref)
 
 
-def _namespace(key: Key) -> Key:
-    return Key(key.namespace, "")
+def _set_group(pod: Pod) -> Iterable[Key]:
+    key = set_of_label(pod)
+    return () if key is None else (key,)
+
+
+def _groups(obj: Hibernation) -> Iterable[Key]:
+    """Under every set it maps to by name, and under its pod: no list is ever searched."""
+    return {*sets_of_hibernation(obj), lone_key(obj.namespace, obj.pod_name)}
+
+
+def _can_have_pod(target: SetObject, pod_name: str) -> bool:
+    member = pod_name.removeprefix(f"{target.name}-")
+    return member != pod_name and can_have(target, member, names.vm_name_of_pod(target.namespace, pod_name))

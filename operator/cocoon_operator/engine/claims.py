@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
 
-from cocoon_operator.api import keys
 from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.objects import SetObject
-
-_SLOT: Final = re.compile(r"(0|[1-9][0-9]{0,9})\Z", re.ASCII)
+from cocoon_operator.reconcile.records import can_have
 
 
 class VmNameIndex:
@@ -34,7 +30,7 @@ class VmNameIndex:
     def _candidates(self, vm_name: str) -> Iterator[SetObject]:
         for key, member in _readings(vm_name):
             obj = self._cache.sets.get(key)
-            if obj is not None and _can_have(obj, member, vm_name):
+            if obj is not None and can_have(obj, member, vm_name):
                 yield obj
 
 
@@ -47,21 +43,3 @@ def _readings(vm_name: str) -> Iterator[tuple[Key, str]]:
     for index, first in enumerate(dashes):
         for second in dashes[index + 1 :]:
             yield Key(rest[:first], rest[first + 1 : second]), rest[second + 1 :]
-
-
-def _can_have(obj: SetObject, member: str, vm_name: str) -> bool:
-    """Whether a set has or had a VM of this name: an agent of any slot, a toolbox of its spec, or one it wrote down."""
-    if _SLOT.match(member):
-        return True
-    if obj.spec is not None and any(toolbox.name == member for toolbox in obj.spec.toolboxes):
-        return True
-    listed = obj.annotations.get(keys.DELETE_VM_NAMES, "").split(",")
-    return vm_name in {name.strip() for name in listed} | set(_names_in_status(obj))
-
-
-def _names_in_status(obj: SetObject) -> Iterator[Any]:
-    for part in ("agents", "toolboxes"):
-        entries = obj.status.get(part)
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict):
-                yield str(entry.get("vmName", ""))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from cocoon_operator.api import keys
+from cocoon_operator.api.hibernation import hibernation_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.claims import VmNameIndex
@@ -118,7 +119,8 @@ class Engine:
             target = set_from_object(obj)
             (self.cache.lose_set if deleted else self.cache.see_set)(target)
         else:
-            (self.cache.lose_hibernation if deleted else self.cache.see_hibernation)(obj)
+            hibernation = hibernation_from_object(obj)
+            (self.cache.lose_hibernation if deleted else self.cache.see_hibernation)(hibernation)
 
     def watching(self) -> None:
         """Kopf has started to watch: list again, so that nothing of the time before is missing."""

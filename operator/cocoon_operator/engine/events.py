@@ -1,4 +1,4 @@
-"""Events on CocoonSets (core/v1, contract 7.2): fire and forget, folded, and limited like client-go's recorder.
+"""Events on both kinds (core/v1, contract 7.2): fire and forget, folded, and limited like client-go's recorder.
 
 Identical events of one object are one Event with a count. One object may cause 25 requests in a burst, then one every five
 minutes; what is over is dropped, never queued. Sending is somebody else's task: a slow API server does not slow a pass.
@@ -17,6 +17,7 @@ import structlog
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.errors import KubeError, NotFoundError
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.clients.kubernetes.resources import EVENTS
 from cocoon_operator.engine.clock import elapsed, rfc3339
@@ -88,14 +89,11 @@ class EventRecorder:
         self._sent: OrderedDict[_Same, _Sent] = OrderedDict()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def event(self, target: SetObject, kind: str, reason: str, message: str) -> None:
-        """Record an event on a CocoonSet; ``kind`` is ``Normal`` or ``Warning``."""
-        self.record(
-            Involved(keys.KIND_SET, target.namespace, target.name, target.uid, target.resource_version),
-            kind,
-            reason,
-            message,
-        )
+    def event(self, target: SetObject | Hibernation, kind: str, reason: str, message: str) -> None:
+        """Record an event on one of our objects; ``kind`` is ``Normal`` or ``Warning``."""
+        what = keys.KIND_SET if isinstance(target, SetObject) else keys.KIND_HIBERNATION
+        involved = Involved(what, target.namespace, target.name, target.uid, target.resource_version)
+        self.record(involved, kind, reason, message)
 
     def record(self, involved: Involved, kind: str, reason: str, message: str) -> None:
         """Record an event on any of our kinds. It is dropped when the object or the API server is over its limit."""

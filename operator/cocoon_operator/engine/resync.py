@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from cocoon_operator.api.errors import KubeError
+from cocoon_operator.api.hibernation import hibernation_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.clients.kubernetes.resources import HIBERNATIONS, SETS
 from cocoon_operator.engine.cache import Cache
@@ -73,7 +74,7 @@ class Resync:
     async def replace(self) -> None:
         """Replace both kinds in the cache. Raises :class:`KubeError`."""
         hibernations, version = await self._client.list_objects(HIBERNATIONS, Object, namespace=self._namespace)
-        self._cache.replace_hibernations(hibernations, version)
+        self._cache.replace_hibernations(map(hibernation_from_object, hibernations), version)
         sets, version = await self._client.list_objects(SETS, Object, namespace=self._namespace)
         self._cache.replace_sets([set_from_object(obj) for obj in sets], version)
         self.freshness.touch()

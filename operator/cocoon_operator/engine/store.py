@@ -47,9 +47,9 @@ class Change(Generic[T]):
 
 
 class Store(Generic[T]):
-    """The newest known version of each object. ``group`` files objects under a second key, such as their set."""
+    """The newest known version of each object. ``group`` files objects under other keys too, such as their set."""
 
-    def __init__(self, identify: Callable[[T], Identity], group: Callable[[T], Key | None] | None = None) -> None:
+    def __init__(self, identify: Callable[[T], Identity], group: Callable[[T], Iterable[Key]] | None = None) -> None:
         self._identify = identify
         self._group = group
         self._objects: dict[Key, T] = {}
@@ -134,22 +134,22 @@ class Store(Generic[T]):
 
     def _put(self, key: Key, old: T | None, new: T | None) -> None:
         if self._group is not None:
-            self._refile(
-                key, self._group(old) if old is not None else None, self._group(new) if new is not None else None
-            )
+            before = set(self._group(old)) if old is not None else set()
+            after = set(self._group(new)) if new is not None else set()
+            self._refile(key, before, after)
         if new is None:
             self._objects.pop(key, None)
         else:
             self._objects[key] = new
 
-    def _refile(self, key: Key, before: Key | None, after: Key | None) -> None:
-        if before is not None and before != after:
-            members = self._groups.get(before, set())
+    def _refile(self, key: Key, before: set[Key], after: set[Key]) -> None:
+        for group in before - after:
+            members = self._groups.get(group, set())
             members.discard(key)
             if not members:
-                self._groups.pop(before, None)
-        if after is not None:
-            self._groups.setdefault(after, set()).add(key)
+                self._groups.pop(group, None)
+        for group in after - before:
+            self._groups.setdefault(group, set()).add(key)
 
     def _bury(self, uid: str, version: float) -> None:
         self._buried[uid] = max(version, self._buried.pop(uid, -1))

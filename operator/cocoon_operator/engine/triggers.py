@@ -10,13 +10,12 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from cocoon_operator.api import keys
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.engine.store import Identity, Key, version_of
 from cocoon_operator.reconcile.objects import SetObject
 
 _LIVE_SNAPSHOT: Final = frozenset({keys.SNAPSHOT_REQUEST, keys.SNAPSHOT_STATUS})
-
-Object = Mapping[str, Any]
 
 
 def identify_pod(pod: Pod) -> Identity:
@@ -29,11 +28,9 @@ def identify_set(obj: SetObject) -> Identity:
     return Identity(Key(obj.namespace, obj.name), obj.uid, version_of(obj.resource_version))
 
 
-def identify_object(obj: Object) -> Identity:
-    """Return the store's identity of a decoded JSON object."""
-    metadata = obj.get("metadata") or {}
-    key = Key(metadata.get("namespace", ""), metadata.get("name", ""))
-    return Identity(key, metadata.get("uid", ""), version_of(metadata.get("resourceVersion", "")))
+def identify_hibernation(obj: Hibernation) -> Identity:
+    """Return the store's identity of a CocoonHibernation."""
+    return Identity(Key(obj.namespace, obj.name), obj.uid, version_of(obj.resource_version))
 
 
 def set_of_label(pod: Pod) -> Key | None:
@@ -79,29 +76,40 @@ def set_fingerprint(obj: SetObject) -> Hashable:
     )
 
 
-def hibernation_concerns(obj: Object, target: Key) -> bool:
-    """Whether a CocoonHibernation maps to a set by name: its pod, or the VM in its status, may be one of the set's."""
-    return target in sets_of_hibernation(obj)
+def hibernation_fingerprint(obj: Hibernation) -> Hashable:
+    """Return what of a CocoonHibernation matters: everything but its version and the order of its keys."""
+    return (
+        obj.uid,
+        obj.generation,
+        obj.deletion_timestamp,
+        obj.finalizers,
+        obj.phase,
+        obj.vm_name,
+        obj.observed_generation,
+        _frozen(obj.conditions),
+    )
 
 
-def sets_of_hibernation(obj: Object) -> set[Key]:
+def sets_of_hibernation(obj: Hibernation) -> set[Key]:
     """Return every set, existing or not, that a CocoonHibernation maps to by name (design 4.1)."""
-    namespace = identify_object(obj).key.namespace
-    pod = _text(obj, "spec", "podRef", "name")
-    vm = _text(obj, "status", "vmName").removeprefix(f"vk-{namespace}-")
-    return {Key(namespace, name) for name in _owners(pod) | _owners(vm)}
+    vm = obj.vm_name.removeprefix(f"vk-{obj.namespace}-")
+    return {Key(obj.namespace, name) for name in _owners(obj.pod_name) | _owners(vm)}
+
+
+def lone_key(namespace: str, pod_name: str) -> Key:
+    """Return the key of the CocoonHibernations on a pod outside every set; no set can have such a name (design 4.1)."""
+    return Key(namespace, f"pods/{pod_name}")
+
+
+def lone_pod(key: Key) -> str | None:
+    """Return the pod of a key that :func:`lone_key` made, None for the key of a set."""
+    head, slash, name = key.name.partition("/")
+    return name if slash and head == "pods" else None
 
 
 def _owners(member: str) -> set[str]:
     """Return the names of the sets that can have a member of this name: it starts with one of them and a dash."""
     return {member[:at] for at, letter in enumerate(member) if letter == "-" and at > 0}
-
-
-def _text(obj: Object, *path: str) -> str:
-    value: Any = obj
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else ""
 
 
 def _frozen(value: Any) -> Hashable:

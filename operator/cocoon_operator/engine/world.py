@@ -15,12 +15,19 @@ import msgspec
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.errors import ConflictError, InvalidError, KubeError, NotFoundError, UnavailableError
+from cocoon_operator.api.hibernation import Hibernation, hibernation_from_object
 from cocoon_operator.api.pod import Pod, pod_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient
-from cocoon_operator.clients.kubernetes.resources import PODS, SETS
+from cocoon_operator.clients.kubernetes.resources import HIBERNATIONS, PODS, SETS
 from cocoon_operator.engine.cache import Cache, OwnWrite, Ref
 from cocoon_operator.engine.store import Key
-from cocoon_operator.engine.triggers import pod_fingerprint, set_fingerprint, set_of_label, sets_of_pod
+from cocoon_operator.engine.triggers import (
+    hibernation_fingerprint,
+    pod_fingerprint,
+    set_fingerprint,
+    set_of_label,
+    sets_of_pod,
+)
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
 
 Object = dict[str, Any]
@@ -69,8 +76,10 @@ class World:
         for ref in self._cache.doubtful(key):
             if ref.kind == "pod":
                 await self.get_pod(ref.key.namespace, ref.key.name)
-            else:
+            elif ref.kind == "set":
                 await self._get_set(ref.key)
+            else:
+                await self._get_hibernation(ref.key)
             self._cache.trust(key, ref)
 
     async def _get_set(self, key: Key) -> None:
@@ -82,6 +91,16 @@ class World:
                 self._cache.lose_set(known)
             return
         self._cache.see_set(set_from_object(obj))
+
+    async def _get_hibernation(self, key: Key) -> None:
+        known = self._cache.hibernations.get(key)
+        try:
+            obj = await self._client.get(HIBERNATIONS, key.namespace, key.name, Object)
+        except NotFoundError:
+            if known is not None:
+                self._cache.lose_hibernation(known)
+            return
+        self._cache.see_hibernation(hibernation_from_object(obj))
 
     # -- pods ------------------------------------------------------------------------------------------------------
 
@@ -178,6 +197,32 @@ class World:
                 write.expected = set_fingerprint(obj)
         return obj
 
+    # -- hibernations ----------------------------------------------------------------------------------------------
+
+    async def patch_hibernation(self, target: Hibernation, *, finalizers: Sequence[str]) -> Hibernation:
+        """Replace the finalizers; the spec is out of reach (I10, W-57)."""
+        metadata = {**_preconditions(target), "finalizers": list(finalizers)}
+        return await self._patch_hibernation(target, {"metadata": metadata}, subresource="")
+
+    async def patch_hibernation_status(self, target: Hibernation, status: Mapping[str, Any]) -> Hibernation:
+        """Merge-patch the status subresource."""
+        body = {"metadata": _preconditions(target), "status": dict(status)}
+        return await self._patch_hibernation(target, body, subresource="status")
+
+    async def _patch_hibernation(self, target: Hibernation, body: Object, *, subresource: str) -> Hibernation:
+        ref = Ref("hibernation", Key(target.namespace, target.name))
+        with self._write(ref, set()) as write:
+            answer = await self._client.merge_patch(
+                HIBERNATIONS, target.namespace, target.name, body, Object, subresource=subresource
+            )
+            obj = hibernation_from_object(answer)
+            if obj.deleting and not obj.finalizers:
+                self._cache.lose_hibernation(obj)
+            else:
+                self._cache.see_hibernation(obj)
+                write.expected = hibernation_fingerprint(obj)
+        return obj
+
     # -- every write -----------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -203,7 +248,7 @@ def _sets(namespace: str, pod: Pod) -> set[Key]:
     return {Key(namespace, key.name) for key in sets_of_pod(pod)}
 
 
-def _preconditions(target: SetObject) -> Object:
+def _preconditions(target: SetObject | Hibernation) -> Object:
     return {"uid": target.uid, "resourceVersion": target.resource_version}
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from cocoon_operator.api.answers import Answer, WriteAnswer
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile.objects import SetObject
 
@@ -65,6 +66,14 @@ class Cluster(Protocol):
         """Merge-patch the status subresource of a CocoonSet. UID and resourceVersion are preconditions."""
         ...
 
+    async def patch_hibernation(self, target: Hibernation, *, finalizers: Sequence[str]) -> Hibernation:
+        """Replace the finalizers of a CocoonHibernation. UID and resourceVersion are preconditions."""
+        ...
+
+    async def patch_hibernation_status(self, target: Hibernation, status: Mapping[str, Any]) -> Hibernation:
+        """Merge-patch the status subresource of a CocoonHibernation. UID and resourceVersion are preconditions."""
+        ...
+
 
 class Registry(Protocol):
     """Manifests by tag or digest; the repository is a VM name. No method raises, none is retried past its time budget."""
@@ -90,9 +99,9 @@ class Registry(Protocol):
 
 
 class Recorder(Protocol):
-    """Events on the CocoonSet. Fire and forget; identical ones are folded by the implementation."""
+    """Events on a CocoonSet or CocoonHibernation. Fire and forget; identical ones are folded by the implementation."""
 
-    def event(self, target: SetObject, kind: str, reason: str, message: str) -> None:
+    def event(self, target: SetObject | Hibernation, kind: str, reason: str, message: str) -> None:
         """Record an event; ``kind`` is ``Normal`` or ``Warning``."""
         ...
 

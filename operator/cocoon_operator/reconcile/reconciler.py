@@ -6,9 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
-from cocoon_operator.reconcile import slow, status
+from cocoon_operator.reconcile import kept, slow, status
+from cocoon_operator.reconcile.context import Context
+from cocoon_operator.reconcile.hibernation import drive, lone
+from cocoon_operator.reconcile.hibernation.machine import Limits
 from cocoon_operator.reconcile.ports import Claims, Clock, Cluster, Measures, Recorder, Registry
-from cocoon_operator.reconcile.run import Context, Memory, Next, Run
+from cocoon_operator.reconcile.run import Memory, Next, Run
 from cocoon_operator.reconcile.stamp import stamp
 from cocoon_operator.reconcile.steps import (
     agents,
@@ -16,6 +19,7 @@ from cocoon_operator.reconcile.steps import (
     deletion,
     enlist,
     failure,
+    hold,
     main,
     migration,
     obstacles,
@@ -33,6 +37,7 @@ STEPS: Final[tuple[Step, ...]] = (
     enlist.step,
     obstacles.step,
     aside.step,
+    hold.step,
     failure.step,
     suspend.step,
     wake.step,
@@ -48,7 +53,7 @@ _ROUNDS: Final = 5
 
 
 class Reconciler:
-    """Brings sets to what their spec says. Stateless but for :class:`Memory`, which may be lost at any time."""
+    """Brings sets and CocoonHibernations to what they ask for. Stateless but for :class:`Memory`, which may be lost."""
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class Reconciler:
         claims: Claims,
         clock: Clock,
         tag_collection_timeout: float = 600.0,
+        limits: Limits | None = None,
     ) -> None:
         self._context = Context(
             cluster=cluster,
@@ -69,13 +75,14 @@ class Reconciler:
             claims=claims,
             clock=clock,
             tag_collection_timeout=tag_collection_timeout,
+            limits=limits or Limits(),
         )
         self._memory: dict[str, Memory] = {}
 
     async def reconcile(self, view: View) -> Outcome:
         """Run the chain once. Never raises for what the worlds answered; every error ends in the outcome."""
         if view.set is None:
-            return Outcome()
+            return await self._reconcile_lone(view)
         memory = self._memory.setdefault(f"{view.set.namespace}/{view.set.name}", Memory())
         run = Run(self._context, view, view.set, memory)
         try:
@@ -91,18 +98,33 @@ class Reconciler:
         """Drop what is remembered of a set that is gone."""
         self._memory.pop(f"{namespace}/{name}", None)
 
+    async def _reconcile_lone(self, view: View) -> Outcome:
+        """CocoonHibernations that belong to no set, one after another; the first that has to be looked at again decides when."""
+        outcomes = [
+            await lone.reconcile(self._context, target, view.hibernations, view.now)
+            for target in view.hibernations
+            if target.name in view.driven
+        ]
+        waits = [outcome.requeue_after for outcome in outcomes if outcome.requeue_after is not None]
+        error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+        return Outcome(requeue_after=min(waits, default=None), error=error)
+
     async def _rounds(self, run: Run) -> None:
         for _ in range(_ROUNDS):
             run.begin()
+            await drive.adopt(run)
             verdict = await self._chain(run)
             slow.report(run)
             if verdict is Next.PERSIST:
                 await status.write(run, now=True)
                 continue
+            sights = await drive.observe(run)
+            kept.report(run)
             if not run.silent:
                 run.memory.told = run.holding
                 await status.write(run)
                 _forget_settled(run)
+            await drive.write(run, sights)
             return
         run.errors.append(ConflictError("the set did not settle in one pass"))
 

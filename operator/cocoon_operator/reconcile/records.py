@@ -18,6 +18,7 @@ from cocoon_operator.reconcile.objects import SetObject
 
 SNAPSHOT_CURRENT: Final = "SnapshotCurrent"
 WAKE_IN_PROGRESS: Final = "WakeInProgress"
+_SLOT: Final = re.compile(r"(0|[1-9][0-9]{0,9})\Z", re.ASCII)
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
@@ -57,6 +58,18 @@ def status_names(target: SetObject) -> set[str]:
 
 def _status_names(target: SetObject) -> set[str]:
     return {name for entry in status_entries(target) if isinstance(name := entry.get("vmName"), str) and name}
+
+
+def can_have(target: SetObject, member: str, vm_name: str) -> bool:
+    """Whether a set has or had a VM of this name: an agent of any slot, a toolbox of its spec, or one it wrote down.
+
+    ``member`` is what the name ends with, after the set's prefix.
+    """
+    if _SLOT.match(member):
+        return True
+    if target.spec is not None and any(toolbox.name == member for toolbox in target.spec.toolboxes):
+        return True
+    return vm_name in listed_names(target) or vm_name in _status_names(target)
 
 
 def names_text(values: Iterable[str]) -> str:

@@ -15,29 +15,14 @@ from cocoon_operator.api.answers import Answer
 from cocoon_operator.api.cocoonset import CocoonSetSpec
 from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import records
-from cocoon_operator.reconcile.holds import holders
+from cocoon_operator.reconcile.context import Context
+from cocoon_operator.reconcile.hibernation.holds import deciders, holds
 from cocoon_operator.reconcile.members import owned, vm_name_of
 from cocoon_operator.reconcile.objects import SetObject
-from cocoon_operator.reconcile.pace import Pace
-from cocoon_operator.reconcile.ports import Claims, Clock, Cluster, Measures, Recorder, Registry
 from cocoon_operator.reconcile.view import View
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """The worlds, and what is configured."""
-
-    cluster: Cluster
-    registry: Registry
-    recorder: Recorder
-    measures: Measures
-    claims: Claims
-    clock: Clock
-    pace: Pace = field(default_factory=Pace)
-    tag_collection_timeout: float = 600.0
-    """Seconds that a deletion waits for tags it cannot collect; 0 waits for ever."""
 
 
 @dataclass(slots=True)
@@ -58,6 +43,8 @@ class Memory:
     """Pod UID to when the flag of a stalled save was cleared."""
     told: set[tuple[str, str]] = field(default_factory=set)
     """Troubles (reason, message) that were told and still hold."""
+    looked_at: dict[str, datetime] = field(default_factory=dict)
+    """VM name to when the tag of a VM that is kept asleep was last seen."""
     stalled_at: datetime | None = None
     """When a save first looked stalled, until that is stored."""
 
@@ -99,8 +86,10 @@ class Run:
         self.set = target
         self.memory = memory
         self.pods: dict[str, Pod] = {pod.name: pod for pod in view.pods}
-        self.hibernations: Sequence[Mapping[str, Any]] = view.hibernations
-        self.holders = holders(view.hibernations)
+        self.hibernations: dict[str, Hibernation] = {item.name: item for item in view.hibernations}
+        self.driven = view.driven
+        self.deciders = deciders(view.hibernations)
+        self.holders = {pod: item.name for pod, item in self.deciders.items() if holds(item)}
         self.records: dict[str, str] = records.digests(target)
         self.answers: dict[tuple[str, str], Answer] = {}
         self.begin()
@@ -119,6 +108,8 @@ class Run:
         self.holding: set[tuple[str, str]] = set()
         self.unanswered: set[str] = set()
         """VM names whose tag's drop was tried in this pass without an answer."""
+        self.at_rest = False
+        """What is missing of the set is kept asleep by a CocoonHibernation, and nothing else is under way (W-49)."""
         self.silent = False
 
     # -- reading ---------------------------------------------------------------------------------------------------

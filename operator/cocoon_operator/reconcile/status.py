@@ -10,10 +10,9 @@ from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.conntype import connection_type_of
 from cocoon_operator.api.enums import Role, SetPhase
 from cocoon_operator.api.pod import Pod, parse_int
-from cocoon_operator.reconcile import milestones, records, slow, tags
+from cocoon_operator.reconcile import milestones, records, slow, stalled, tags
 from cocoon_operator.reconcile.members import Member, members_of, slot_number
 from cocoon_operator.reconcile.run import Run, SnapshotState
-from cocoon_operator.reconcile.steps import stalled
 from cocoon_operator.reconcile.steps.deletion import COLLECTION
 
 WINDOW: Final = timedelta(seconds=2)
@@ -241,7 +240,7 @@ def _ready(run: Run, phase: SetPhase, counts: Mapping[str, int]) -> dict[str, An
 
 def _progressing(run: Run, phase: SetPhase) -> dict[str, Any]:
     """The phase, and what it waits for and since when: an absolute time, so that no clock causes a write."""
-    moving = phase in _MOVING
+    moving = phase in _MOVING and not run.at_rest
     message = phase.value
     if run.detail:
         stored = run.stored("Progressing")

@@ -9,7 +9,7 @@ from typing import Final
 
 from cocoon_operator.api.answers import Done
 from cocoon_operator.api.enums import SetPhase
-from cocoon_operator.reconcile import facts, tags
+from cocoon_operator.reconcile import facts, kept, tags
 from cocoon_operator.reconcile.run import Run
 
 _IN_TRANSITION: Final = frozenset(
@@ -30,6 +30,6 @@ async def sweep(run: Run) -> None:
     managed = [pod for pod in run.live if pod.managed and not run.held(pod.name)]
     answers = [await tags.drop_behind(run, pod) for pod in managed if facts.read(pod) is facts.Fact.AWAKE]
     if len(answers) == len(managed) and all(isinstance(answer, Done) for answer in answers):
-        run.snapshot = tags.state("True", tags.NO_SNAPSHOT)
+        run.snapshot = kept.resting(run)
     else:
         run.come_back(60)

@@ -19,6 +19,7 @@ SAVING = "Saving"
 SAVED = "Saved"
 WAKE_IN_PROGRESS = records.WAKE_IN_PROGRESS
 TAG_DROP_PENDING = "TagDropPending"
+KEPT = "KeptAsleep"
 MOVING_ASIDE = "MovingAside"
 REGISTRY_UNREACHABLE = "RegistryUnreachable"
 LOOK_AGAIN = 20.0
@@ -45,12 +46,18 @@ def stored_names(run: Run, reason: str) -> frozenset[str]:
     return records.condition_names(run.set, reason)
 
 
+def scoped(run: Run) -> frozenset[str]:
+    """The only VM names that can have a tag, where the stored condition lists them."""
+    return stored_names(run, TAG_DROP_PENDING) | stored_names(run, KEPT)
+
+
 def owed(run: Run, vm_name: str) -> bool:
     """Whether a tag may lie behind this VM although it is awake, by what this pass found, else by what is stored."""
     found = run.snapshot
     if found is None:
-        return vm_name in stored_names(run, TAG_DROP_PENDING) if stored_names(run, TAG_DROP_PENDING) else may_exist(run)
-    if found.reason == TAG_DROP_PENDING:
+        scope = scoped(run)
+        return vm_name in scope if scope else may_exist(run)
+    if found.reason in (TAG_DROP_PENDING, KEPT):
         return vm_name in found.message.partition(": ")[0].split(", ")
     return found.reason != NO_SNAPSHOT
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile.objects import SetObject
 
@@ -16,13 +15,15 @@ class View:
     """One frozen picture of everything that lives under a set's key, the operator's own last writes included (W-59).
 
     ``set`` is None when no such CocoonSet exists. ``pods`` are all pods with the set's label, of any owner, terminating ones
-    too. ``hibernations`` are the CocoonHibernations that map to the set by name, as stored.
+    too. ``hibernations`` are the CocoonHibernations that map to the set by name; ``driven`` names those whose status is
+    written under this key, since the same name can map to more than one set.
     """
 
     set: SetObject | None
     pods: tuple[Pod, ...]
-    hibernations: tuple[Mapping[str, Any], ...]
+    hibernations: tuple[Hibernation, ...]
     now: datetime
+    driven: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ async def step(run: Run) -> Next:
     main = run.main
     member = main_member(run.set)
     if run.held(member.pod_name):
-        holder = run.holders[member.pod_name]
-        run.find("HeldByHibernation", f"{member.vm_name} is held asleep by CocoonHibernation {holder}")
+        run.phase = run.phase or SetPhase.PENDING
         return Next.STOP
     if main is None:
         return await create(run)

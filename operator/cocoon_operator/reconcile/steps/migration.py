@@ -10,11 +10,10 @@ from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Present
 from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import facts, records, tags
+from cocoon_operator.reconcile import facts, kept, records, stalled, tags
 from cocoon_operator.reconcile.facts import Fact
 from cocoon_operator.reconcile.run import Next, Run
 from cocoon_operator.reconcile.settling import status_follows
-from cocoon_operator.reconcile.steps import stalled
 
 
 async def step(run: Run) -> Next:
@@ -33,7 +32,7 @@ async def step(run: Run) -> Next:
     run.snapshot = tags.state("False", tags.SAVING, why="saved for the move to another node")
     if run.stored_phase != SetPhase.MIGRATING or not tags.may_exist(run):
         return Next.PERSIST
-    if await stalled.step(run) is Next.PERSIST:
+    if await stalled.look(run, [main]) is Next.PERSIST:
         return Next.PERSIST
     if not main.hibernate and not stalled.waking(run, main):
         await run.annotate(main, {keys.HIBERNATE: "true"}, guarded=True)
@@ -81,8 +80,11 @@ def _may_start(run: Run, main: Pod) -> bool:
         return False
     if not tags.may_exist(run) or (run.snapshot and run.snapshot.reason == tags.NO_SNAPSHOT):
         return True
-    # Owed for main alone: the end of the move settles main, and must not be taken for the others' too.
-    return tags.stored_names(run, tags.TAG_DROP_PENDING) == {run.vm_name(main)} or _announced(run)
+    # Owed for main alone: the end of the move settles main, and must not be taken for the others' too. Nor for one that a
+    # CocoonHibernation has let go and whose tag is still there.
+    alone = tags.stored_names(run, tags.TAG_DROP_PENDING) == {run.vm_name(main)}
+    held = tags.stored_names(run, tags.KEPT)
+    return alone or (bool(held) and held <= kept.held_names(run)) or _announced(run)
 
 
 def _announced(run: Run) -> bool:

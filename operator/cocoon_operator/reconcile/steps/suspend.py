@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from cocoon_operator.api import keys
-from cocoon_operator.api.answers import Absent, Done, Present, Refused
+from cocoon_operator.api.answers import Absent, Present
 from cocoon_operator.api.enums import HibernatePolicy, LifecycleState, SetPhase
-from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import facts, tags
+from cocoon_operator.reconcile import facts, flags, stalled, tags
 from cocoon_operator.reconcile.intent import Ask, Intent, decide
 from cocoon_operator.reconcile.members import main_member
 from cocoon_operator.reconcile.run import Next, Run
 from cocoon_operator.reconcile.settling import status_follows
-from cocoon_operator.reconcile.steps import main, release, stalled
+from cocoon_operator.reconcile.steps import main, release
 
 
 async def step(run: Run) -> Next:
@@ -28,9 +27,9 @@ async def step(run: Run) -> Next:
         return await main.create(run)
     if not run.live:
         return await _nothing_left(run)
-    if await stalled.step(run) is Next.PERSIST:
+    if await stalled.look(run, run.live) is Next.PERSIST:
         return Next.PERSIST
-    owed = await _flag(run)
+    owed = await flags.ask_for_sleep(run, run.live)
     gate = await _gate(run)
     if gate.waiting or run.errors:
         if owed:
@@ -78,54 +77,6 @@ async def _nothing_left(run: Run) -> Next:
             return Next.STOP
     run.snapshot = tags.state("True", tags.SAVED)
     return Next.STOP
-
-
-# -- flags -------------------------------------------------------------------------------------------------------------
-
-
-async def _flag(run: Run) -> frozenset[str]:
-    """Stamp and flag in one patch a pod (W-35), every live pod of the set (S134). Returns the drops that are still owed."""
-    pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
-    owed: set[str] = set()
-    for pod in run.live:
-        if pod.hibernate or stalled.waking(run, pod) or not _seen_by_agent(pod):
-            await _try(run, pod, {})
-        elif run.vm_name(pod) not in pending or await _settled(run, pod):
-            await _try(run, pod, {keys.HIBERNATE: "true"})
-        else:
-            owed.add(run.vm_name(pod))
-    return frozenset(owed)
-
-
-def _seen_by_agent(pod: Pod) -> bool:
-    """Whether the agent's create call has begun: it looks at the flag in updates only (R3.1), so an earlier one is never seen."""
-    return not pod.managed or pod.lifecycle != "" or pod.vm_id != ""
-
-
-async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
-    try:
-        await run.annotate(pod, changes)
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
-
-
-async def _settled(run: Run, pod: Pod) -> bool:
-    """A drop of this VM's tag was never answered: until a later one is, a new save could be hit by the first (rule 2).
-
-    A refusal is an answer: the tag is as it was, and the new save takes its place (W-14).
-    """
-    if not facts.has_vm(pod):
-        return True
-    answer = await tags.drop_behind(run, pod)
-    if isinstance(answer, Done | Refused):
-        return True
-    if answer is None:
-        run.come_back(5)
-    else:
-        tags.report_unknown(run, f"dropping {run.vm_name(pod)}:{keys.TAG_HIBERNATE}: {tags.why_not(answer)}")
-    return False
 
 
 # -- the gate ----------------------------------------------------------------------------------------------------------

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Done, Present, Unknown
 from cocoon_operator.api.enums import LifecycleState, Role, SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import facts, sweep, tags
+from cocoon_operator.reconcile import facts, kept, sweep, tags
 from cocoon_operator.reconcile.drift import drifted
 from cocoon_operator.reconcile.facts import Fact
-from cocoon_operator.reconcile.members import member_of, members_of
+from cocoon_operator.reconcile.members import main_member, member_of, members_of
 from cocoon_operator.reconcile.run import Next, Run, SnapshotState
 from cocoon_operator.reconcile.steps.migration import misplaced, moving
 from cocoon_operator.reconcile.steps.surplus import is_surplus
@@ -21,16 +23,22 @@ _CLEARED: dict[str, str | None] = {keys.HIBERNATE: None, keys.KEEP_SNAPSHOT: Non
 async def step(run: Run) -> Next:
     """Clear flags that nobody holds, then settle what a wake owes."""
     flagged = [pod for pod in run.live if pod.hibernate and _to_be_woken(run, pod)]
+    # The flag is the only trace of the tag: the status has to know of it before the flag goes.
     if flagged and not tags.may_exist(run):
-        # The flag is the only trace of the tag: the status has to know of it before the flag goes.
         run.phase = SetPhase.PENDING
         run.snapshot = _in_progress(run)
+        return Next.PERSIST
+    scope = tags.scoped(run)
+    if scope and (untold := {run.vm_name(pod) for pod in flagged} - scope):
+        run.snapshot = kept.resting(run, tags.stored_names(run, tags.TAG_DROP_PENDING), scope | untold)
         return Next.PERSIST
     for pod in flagged:
         if await _clear(run, pod) is Next.PERSIST:
             return Next.PERSIST
     if sweep.unswept(run):
         await sweep.sweep(run)
+    elif scope:
+        await _settle_named(run, scope)
     elif tags.may_exist(run) and not moving(run):
         await _settle(run)
     return Next.GO_ON
@@ -65,7 +73,21 @@ def _to_be_woken(run: Run, pod: Pod) -> bool:
     """Not what a CocoonHibernation holds, what is on its way to another node, or what is about to be removed."""
     if run.held(pod.name) or is_surplus(run, pod):
         return False
+    if _save_in_flight(run, pod):
+        run.find("SaveInFlight", f"{run.vm_name(pod)} is woken when the save that was begun is over")
+        return False
     return not (pod.role == Role.MAIN and misplaced(run, pod))
+
+
+def _save_in_flight(run: Run, pod: Pod) -> bool:
+    """Whether the agent may be saving, and a cleared flag would leave no trace by which its answers can be told apart (I2).
+
+    An edit raises the stamp, which the agent echoes. Without one, ``ready`` can be the word of an agent that is about to
+    begin; so the flag of a CocoonHibernation that asks no more stays until the agent has said how its save ended.
+    """
+    if pod.generation < run.set.generation or pod.dead_letter or not pod.managed:
+        return False
+    return pod.lifecycle in (LifecycleState.READY, LifecycleState.HIBERNATING)
 
 
 def _edited(run: Run, pod: Pod) -> bool:
@@ -107,18 +129,16 @@ async def _settle(run: Run) -> None:
 
     Until then the status says that it is not, whatever goes wrong in between.
     """
-    if tags.stored_names(run, tags.TAG_DROP_PENDING):
-        await _settle_owed(run)
-        return
     main = run.main
+    asleep = run.held(main_member(run.set).pod_name)
     run.snapshot = _in_progress(run)
-    if main is not None:
+    if main is not None and not asleep:
         run.phase = _phase(run, main)
     owed: dict[str, str] = {}
     # A migration puts main to sleep and nobody else.
     slept = [main] if run.stored_phase == SetPhase.MIGRATING else run.live
     waking = [pod for pod in slept if pod and _wakes(run, pod) and not await _settled(run, pod, owed)]
-    if main is None or main in waking:
+    if not asleep and (main is None or main in waking):
         if main is not None:
             _report_no_capacity(run, main)
         return
@@ -127,21 +147,29 @@ async def _settle(run: Run) -> None:
         return
     run.phase = None
     wanted = {member.vm_name for member in members_of(run.set, run.spec)}
-    if not (run.records.keys() & wanted) - owed.keys():
-        await _finish(run, main, owed)
+    if not (run.records.keys() & wanted) - owed.keys() - kept.held_names(run):
+        await _finish(run, owed)
 
 
-async def _settle_owed(run: Run) -> None:
-    """The wake is over, but for drops that were refused or not answered: tried again, pass by pass."""
-    names = tags.stored_names(run, tags.TAG_DROP_PENDING)
-    owed = dict.fromkeys(names, "waiting for the VM to be ready")
+async def _settle_named(run: Run, names: frozenset[str]) -> None:
+    """No wake of the whole set: drops that were refused or not answered, and VMs that a CocoonHibernation lets go."""
+    pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
+    wanted = {member.vm_name for member in members_of(run.set, run.spec)}
+    waking = (names & wanted) - kept.held_names(run)
+    owed: dict[str, str] = {}
     for pod in run.live:
-        if run.vm_name(pod) in names and _wakes(run, pod):
-            answered: dict[str, str] = {}
-            if await _settled(run, pod, answered):
-                owed.pop(run.vm_name(pod))
-            owed.update(answered)
-    _conclude(run, owed)
+        if run.vm_name(pod) in names and _wakes(run, pod) and await _settled(run, pod, owed):
+            waking -= {run.vm_name(pod)}
+    main = run.main
+    if main is not None and run.vm_name(main) in waking - pending:
+        run.phase = _phase(run, main)
+        _report_no_capacity(run, main)
+    for name in waking & pending:
+        owed.setdefault(name, "waiting for the VM to be ready")
+    if owed or not waking:
+        await _finish(run, owed, waking)
+    else:
+        run.snapshot = kept.resting(run, waking=waking)
 
 
 def _wakes(run: Run, pod: Pod) -> bool:
@@ -176,30 +204,27 @@ async def _settled(run: Run, pod: Pod, owed: dict[str, str]) -> bool:
     return True
 
 
-async def _finish(run: Run, main: Pod, owed: dict[str, str]) -> None:
+async def _finish(run: Run, owed: dict[str, str], waking: Collection[str] = ()) -> None:
     """The end of a wake, told by the hint, which goes now, in place too (W-46). A failed drop does not hold it back."""
     hint = run.set.annotations.get(keys.HINT_NODE, "")
-    gone: dict[str, str | None] = {
-        key: None for key in (keys.HINT_NODE, keys.SNAPSHOT_DIGESTS) if key in run.set.annotations
-    }
-    await run.annotate_set(gone)
-    if hint and main.restore:
+    main = run.main
+    await run.annotate_set(kept.tidy(run))
+    if hint and main is not None and main.restore and keys.HINT_NODE not in run.set.annotations:
         # After the removal: a removal that fails is tried again, and the placement is still counted once.
         placement = "hint-node" if hint == main.spec.node_name else "pool"
         run.ctx.measures.count(
             "slot_release_wake_total", namespace=run.set.namespace, cocoonset=run.set.name, placement=placement
         )
-    _conclude(run, owed)
+    _conclude(run, owed, waking)
 
 
-def _conclude(run: Run, owed: dict[str, str]) -> None:
+def _conclude(run: Run, owed: dict[str, str], waking: Collection[str]) -> None:
     for name in owed:
         run.records.pop(name, None)
+    why = next(iter(owed.values()), "")
+    run.snapshot = kept.resting(run, owed, waking, why=why)
     if not owed:
-        run.snapshot = tags.state("True", tags.NO_SNAPSHOT)
         return
-    why = next(iter(owed.values()))
-    run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed, why)
     run.errors.append(tags.RegistryUnreachableError(why))
     if run.stored(tags.CONDITION).get("reason") != tags.TAG_DROP_PENDING:
         run.event("Warning", "TagDropPending", f"{run.snapshot.message}; tried again until it is answered")

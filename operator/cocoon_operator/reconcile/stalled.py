@@ -6,6 +6,7 @@ it, and set again once the VM is ready. The clock and the stage are a condition,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,12 +25,12 @@ GRACE: Final = timedelta(seconds=10)
 """How long the state is watched before it is written down: every save passes through it for a moment."""
 
 
-async def step(run: Run) -> Next:
-    """Notice a stalled save, and begin it again after two minutes."""
-    stuck = [pod for pod in run.live if _stuck(pod)]
+async def look(run: Run, pods: Sequence[Pod]) -> Next:
+    """Notice a stalled save among the pods that shall sleep, and begin it again after two minutes."""
+    stuck = [pod for pod in pods if _stuck(pod)]
     if not stuck:
         run.memory.stalled_at = None
-        if stage(run) == STUCK or (stage(run) == AGAIN and all(pod.hibernate for pod in run.live)):
+        if stage(run) == STUCK or (stage(run) == AGAIN and all(pod.hibernate for pod in pods)):
             run.stalled = ("False", "Resumed", "the node agent goes on")
         return Next.GO_ON
     wait = _since(run) + LIMIT - run.now
@@ -83,7 +84,7 @@ def _since(run: Run) -> datetime:
     return run.memory.stalled_at
 
 
-async def _tags_seen(run: Run, stuck: list[Pod]) -> bool:
+async def _tags_seen(run: Run, stuck: Sequence[Pod]) -> bool:
     """Every tag is there, and no drop of it is owed (rule 2)."""
     owed = tags.stored_names(run, tags.TAG_DROP_PENDING)
     for pod in stuck:
@@ -101,7 +102,7 @@ async def _tags_seen(run: Run, stuck: list[Pod]) -> bool:
     return True
 
 
-async def _begin_again(run: Run, stuck: list[Pod]) -> Next:
+async def _begin_again(run: Run, stuck: Sequence[Pod]) -> Next:
     run.memory.cleared_at.clear()
     run.stalled = ("True", AGAIN, f"{', '.join(pod.name for pod in stuck)}: woken, to be saved again")
     if stage(run) != AGAIN:

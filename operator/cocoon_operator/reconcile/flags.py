@@ -1,0 +1,57 @@
+"""The hibernate flag: when it may be set, whoever asks for sleep (contract 4.3 step 2, design 4.3 rule 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Done, Refused
+from cocoon_operator.api.errors import ConflictError, KubeError
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile import facts, stalled, tags
+from cocoon_operator.reconcile.run import Run
+
+
+async def ask_for_sleep(run: Run, pods: Iterable[Pod]) -> frozenset[str]:
+    """Stamp and flag in one patch a pod (W-35). Returns the VM names whose drop is still owed, which are not flagged."""
+    pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
+    owed: set[str] = set()
+    for pod in pods:
+        if pod.hibernate or stalled.waking(run, pod) or not _seen_by_agent(pod):
+            await _try(run, pod, {})
+        elif run.vm_name(pod) not in pending or await _settled(run, pod):
+            await _try(run, pod, {keys.HIBERNATE: "true"})
+        else:
+            owed.add(run.vm_name(pod))
+    return frozenset(owed)
+
+
+def _seen_by_agent(pod: Pod) -> bool:
+    """Whether the agent's create call has begun: it looks at the flag in updates only (R3.1), so an earlier one is never seen."""
+    return not pod.managed or pod.lifecycle != "" or pod.vm_id != ""
+
+
+async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
+    try:
+        await run.annotate(pod, changes)
+    except ConflictError as error:
+        run.errors.append(error)
+    except KubeError as error:
+        run.fail(error)
+
+
+async def _settled(run: Run, pod: Pod) -> bool:
+    """A drop of this VM's tag was never answered: until a later one is, a new save could be hit by the first (rule 2).
+
+    A refusal is an answer: the tag is as it was, and the new save takes its place (W-14).
+    """
+    if not facts.has_vm(pod):
+        return True
+    answer = await tags.drop_behind(run, pod)
+    if isinstance(answer, Done | Refused):
+        return True
+    if answer is None:
+        run.come_back(5)
+    else:
+        tags.report_unknown(run, f"dropping {run.vm_name(pod)}:{keys.TAG_HIBERNATE}: {tags.why_not(answer)}")
+    return False

@@ -1,0 +1,93 @@
+"""The CocoonHibernations of one set, from their finalizer to their status (contract 5.2, design 4.1).
+
+They run under the set's key. What they ask for is done by the set's own steps; here is said how far that has come.
+"""
+
+from __future__ import annotations
+
+from cocoon_operator.api import keys
+from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
+from cocoon_operator.api.hibernation import Hibernation
+from cocoon_operator.reconcile.hibernation import report
+from cocoon_operator.reconcile.hibernation.holds import spec_error
+from cocoon_operator.reconcile.hibernation.look import Sight, look
+from cocoon_operator.reconcile.hibernation.machine import FAILED, Seen, Verdict, decide
+from cocoon_operator.reconcile.run import Run
+
+
+async def adopt(run: Run) -> None:
+    """Put the finalizer on those that live (S262) and take it off those that are deleted.
+
+    A deleted one asks for nothing any more: what its VM needs is the set's business, so nothing has to wait for it (W-07).
+    """
+    for name in sorted(run.driven):
+        target = run.hibernations[name]
+        ours = keys.HIBERNATION_FINALIZER in target.finalizers
+        if target.deleting and ours:
+            await _set_finalizers(run, target, [f for f in target.finalizers if f != keys.HIBERNATION_FINALIZER])
+        elif not target.deleting and not ours:
+            await _set_finalizers(run, target, [keys.HIBERNATION_FINALIZER, *target.finalizers])
+
+
+async def observe(run: Run) -> dict[str, Sight]:
+    """Look at each VM after the set's steps and before the set's status, which has to store the digests first (I5)."""
+    living = [run.hibernations[name] for name in sorted(run.driven) if not run.hibernations[name].deleting]
+    return {target.name: await look(run, target) for target in living if not spec_error(target)}
+
+
+async def write(run: Run, sights: dict[str, Sight]) -> None:
+    """Write what each has come to. One that fails does not keep the others from it."""
+    for name in sorted(run.driven):
+        target = run.hibernations[name]
+        if target.deleting:
+            continue
+        try:
+            await _write(run, target, sights.get(name))
+        except NotFoundError:
+            run.hibernations.pop(name)
+        except ConflictError as error:
+            run.errors.append(error)
+        except KubeError as error:
+            run.fail(error)
+
+
+async def _write(run: Run, target: Hibernation, sight: Sight | None) -> None:
+    limits = run.ctx.limits
+    if sight is None:
+        verdict, sight = Verdict(FAILED), Sight(Seen.ABSENT, why=spec_error(target))
+    else:
+        verdict = decide(target, sight.seen, run.now, limits)
+    if verdict.wait is not None:
+        run.come_back(verdict.wait.total_seconds())
+    why = "" if verdict.phase == FAILED and not spec_error(target) else sight.why
+    patch = report.status_of(target, verdict, vm_name=sight.vm_name, why=why, limits=limits, now=run.now)
+    if not patch:
+        return
+    after = await run.ctx.cluster.patch_hibernation_status(target, patch)
+    run.hibernations[target.name] = after
+    report.tell(
+        target,
+        after,
+        vm_name=sight.vm_name,
+        limits=limits,
+        now=run.now,
+        recorder=run.ctx.recorder,
+        measures=run.ctx.measures,
+    )
+
+
+async def _set_finalizers(run: Run, target: Hibernation, finalizers: list[str]) -> None:
+    try:
+        after = await run.ctx.cluster.patch_hibernation(target, finalizers=finalizers)
+    except NotFoundError:
+        return
+    except ConflictError as error:
+        run.errors.append(error)
+        return
+    except KubeError as error:
+        run.fail(error)
+        return
+    run.hibernations[target.name] = after
+    decider = run.deciders.get(after.pod_name)
+    if decider is not None and decider.uid == after.uid:
+        run.deciders[after.pod_name] = after

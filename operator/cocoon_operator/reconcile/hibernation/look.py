@@ -1,0 +1,94 @@
+"""What is seen of the VM that a CocoonHibernation names, inside a set's run (contract 5.2 H3 to H5, 5.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from cocoon_operator.api.answers import Absent, Present, Unknown
+from cocoon_operator.api.enums import LifecycleState
+from cocoon_operator.api.hibernation import Hibernation
+from cocoon_operator.api.names import vm_name_of_pod
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile import facts, tags
+from cocoon_operator.reconcile.hibernation.machine import ACTIVE, HIBERNATED, Seen, going_to_sleep
+from cocoon_operator.reconcile.run import Run
+from cocoon_operator.reconcile.settling import status_follows
+
+LOOK_AGAIN: Final = timedelta(hours=1)
+"""How often the tag of a VM that is kept asleep is looked at: nothing tells when somebody removes it (S285)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was seen, the VM it was seen of, and for the phases that have no words of their own, why."""
+
+    seen: Seen
+    vm_name: str = ""
+    why: str = ""
+
+
+async def look(run: Run, target: Hibernation) -> Sight:
+    """Look at the pod, and at the tag where the agent's word makes it matter."""
+    decider = run.deciders.get(target.pod_name)
+    where = f"pod {target.namespace}/{target.pod_name}"
+    if decider is not None and decider.uid != target.uid:
+        return Sight(Seen.OVERRULED, why=f"CocoonHibernation {decider.name}, which is older, decides about {where}")
+    pod = next((pod for pod in run.live if pod.name == target.pod_name), None)
+    vm_name = vm_name_of_pod(target.namespace, target.pod_name)
+    if pod is not None and not pod.managed:
+        return Sight(Seen.ABSENT, why=f"{where} is static: there is no VM that could be saved")
+    if pod is not None and not pod.vm_name:
+        return Sight(Seen.ABSENT, why=f"{where} has no vm.cocoonstack.io/name annotation yet")
+    seen = await _asleep(run, target, pod, vm_name) if going_to_sleep(target) else _awake(run, target, pod, vm_name)
+    if seen is Seen.SUSPENDED:
+        return Sight(seen, vm_name, f"CocoonSet {run.set.namespace}/{run.set.name} is suspended; the VM wakes with it")
+    return Sight(seen, vm_name, f"{where} not yet present")
+
+
+def is_asleep(pod: Pod, target: Hibernation) -> bool:
+    """Flag set, and the agent says ``hibernated`` for the pod's stamp, or that a wake failed before the VM was there.
+
+    Once that was told, a stamp that moves on does not take it back (W-03).
+    """
+    if not pod.hibernate or facts.has_vm(pod):
+        return False
+    fits = target.phase == HIBERNATED or pod.observed_generation >= pod.generation
+    return fits and (pod.lifecycle == LifecycleState.HIBERNATED or facts.read(pod) is facts.Fact.LOST)
+
+
+async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
+    if pod is None:
+        return await _saved(run, target, vm_name, Seen.ABSENT) if vm_name in run.records else Seen.ABSENT
+    if is_asleep(pod, target) and not status_follows(run, pod):
+        return await _saved(run, target, vm_name, Seen.MOVING)
+    return Seen.MOVING
+
+
+async def _saved(run: Run, target: Hibernation, vm_name: str, otherwise: Seen) -> Seen:
+    """Whether the tag is there. Asked at each transition, and from time to time while it is needed."""
+    known = target.phase == HIBERNATED and run.records.get(vm_name, "") != ""
+    if known and run.now - run.memory.looked_at.setdefault(vm_name, run.now) < LOOK_AGAIN:
+        return Seen.SAVED
+    answer = await tags.probe(run, vm_name)
+    if isinstance(answer, Absent) and vm_name in run.records:
+        answer = await tags.put_back(run, vm_name) or answer
+    if isinstance(answer, Unknown):
+        return Seen.UNANSWERED
+    if not isinstance(answer, Present):
+        return otherwise
+    run.records[vm_name] = answer.digest
+    run.memory.looked_at[vm_name] = run.now
+    return Seen.SAVED
+
+
+def _awake(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
+    """Awake is what the set's own wake made of it: proven live, its tag dropped, or the drop on record as owed."""
+    if target.phase == ACTIVE:
+        return Seen.AWAKE
+    if run.set.spec is not None and run.set.spec.suspend:
+        return Seen.SUSPENDED
+    if pod is None:
+        return Seen.ABSENT
+    return Seen.AWAKE if facts.read(pod) is facts.Fact.AWAKE and vm_name not in run.records else Seen.MOVING
