@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
+from cocoon_operator.api import conditions
 from cocoon_operator.api.conditions import Condition
 from cocoon_operator.api.enums import Desire, HibernationPhase
-from cocoon_operator.api.wire import Int64, WireModel, list_map, rules
+from cocoon_operator.api.wire import Int64, Rule, WireModel, list_map, rules
 
-_IMMUTABLE: Final = rules(("self == oldSelf", "spec.podRef is immutable"))
+_IMMUTABLE: Final = rules(Rule("self == oldSelf", "spec.podRef is immutable"))
 
 
 class PodReference(WireModel):
@@ -63,7 +65,7 @@ class Hibernation:
     resource_version: str
     generation: int
     creation_timestamp: str
-    deleting: bool
+    deletion_timestamp: str | None
     finalizers: tuple[str, ...]
     pod_name: str
     desire: str
@@ -71,6 +73,24 @@ class Hibernation:
     vm_name: str
     observed_generation: int
     conditions: tuple[Mapping[str, Any], ...]
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody deleted it; it asks for nothing any more (design 4.2)."""
+        return self.deletion_timestamp is not None
+
+    @property
+    def ready(self) -> Mapping[str, Any]:
+        """The stored condition ``Ready``, empty when there is none."""
+        return conditions.find(self.conditions, "Ready") or {}
+
+    @property
+    def ready_since(self) -> datetime | None:
+        """The transition time of ``Ready``, which is the clock of the deadlines (contract 1.7); None when it has none."""
+        try:
+            return conditions.moment(_text(self.ready.get("lastTransitionTime")))
+        except ValueError:
+            return None
 
 
 def hibernation_from_object(obj: Mapping[str, Any]) -> Hibernation:
@@ -85,7 +105,7 @@ def hibernation_from_object(obj: Mapping[str, Any]) -> Hibernation:
         resource_version=_text(metadata.get("resourceVersion")),
         generation=_integer(metadata.get("generation")),
         creation_timestamp=_text(metadata.get("creationTimestamp")),
-        deleting=metadata.get("deletionTimestamp") is not None,
+        deletion_timestamp=_text(metadata.get("deletionTimestamp")) or None,
         finalizers=tuple(item for item in _list(metadata.get("finalizers")) if isinstance(item, str)),
         pod_name=_text(_object(spec.get("podRef")).get("name")),
         desire=_text(spec.get("desire")),
