@@ -175,7 +175,7 @@ async def test_headers_without_number_are_no_answer(registry: FakeRegistry, conn
     async def many(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         lines = b"".join(b"X-%d: y\r\n" % number for number in range(100_000))
-        request.transport.write(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n")  # type: ignore[attr-defined]
+        request.transport.write(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n")
         return web.Response()
 
     registry.always["HEAD"] = many
