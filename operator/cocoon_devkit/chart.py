@@ -59,7 +59,9 @@ class Chart:
 def install_rights(cluster: Cluster, registry: str) -> Path:
     """Install the chart without replicas; returns a kubeconfig of its ServiceAccount, valid for a month.
 
-    So a process of this machine works with exactly the chart's rights. The CRDs are there already.
+    So a process of this machine works with exactly the chart's rights. The CRDs are there already. Admission stays off:
+    an administrator makes pods here as no user of a cluster may.
     """
-    Chart.on(cluster).install({"registry": registry, "replicaCount": 0, "crds": {"install": False}})
+    off = {"crds": {"install": False}, "admission": {"enabled": False}}
+    Chart.on(cluster).install({"registry": registry, "replicaCount": 0, **off})
     return cluster.service_account_kubeconfig(NAMESPACE, NAME, TOKEN_SECONDS)

@@ -35,6 +35,9 @@ _SETTINGS = {
 }
 _FLAGS = ("-trimpath", "-buildvcs=false")
 
+# What a program can be built without: promtool's discovery of targets in all clouds is most of its code.
+_TAGS = {"github.com/prometheus/prometheus": "remove_all_sd"}
+
 # Where a program keeps its version when it is not built by its own release script.
 _VERSION_VARIABLES = {
     "k8s.io/kubernetes": ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"),
@@ -49,7 +52,7 @@ def built(module: GoModule, toolchain: Toolchain, cache: Path, say: Say) -> Path
     Raises ToolsError with the end of the compiler's output when the build fails.
     """
     linker_flags = _linker_flags(module)
-    recipe = (toolchain.version_line, *_SETTINGS.values(), *_FLAGS, linker_flags)
+    recipe = (toolchain.version_line, *_SETTINGS.values(), *_FLAGS, *_tags(module), linker_flags)
     place = cache / f"{module.name}-{module.digest(*recipe)}"
     if not place.is_dir():
         with exclusive(cache / f"{module.name}.lock", BUILD_SECONDS, say):
@@ -78,8 +81,8 @@ def _build(module: GoModule, toolchain: Toolchain, place: Path, linker_flags: st
         return _run(command, workshop / "pids", progress)
 
     try:
-        progress.total = run("list", "list", "-deps", "-f", "{{.ImportPath}}", "tool")
-        run("install", "install", "-v", *_FLAGS, f"-ldflags={linker_flags}", "tool")
+        progress.total = run("list", "list", "-deps", *_tags(module), "-f", "{{.ImportPath}}", "tool")
+        run("install", "install", "-v", *_FLAGS, *_tags(module), f"-ldflags={linker_flags}", "tool")
         _publish(module, binaries, workshop, place)
     except BaseException:
         shutil.rmtree(workshop, ignore_errors=True)
@@ -120,6 +123,10 @@ def _remove_abandoned(module: GoModule, cache: Path) -> None:
     """Of builders that were killed: whoever holds the module's lock owns all of them."""
     for folder in cache.glob(f"{module.name}-*.building"):
         shutil.rmtree(folder)
+
+
+def _tags(module: GoModule) -> list[str]:
+    return [f"-tags={tags}" for path, tags in _TAGS.items() if path in module.versions]
 
 
 def _linker_flags(module: GoModule) -> str:

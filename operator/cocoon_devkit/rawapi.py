@@ -7,7 +7,7 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,16 +21,24 @@ Obj = dict[str, Any]
 
 
 class Api:
-    """The API server as the administrator. Raises ``urllib.error.HTTPError`` for every refusal."""
+    """The API server as the administrator. Raises ``urllib.error.HTTPError`` for every refusal.
 
-    def __init__(self, url: str) -> None:
+    ``headers`` go with every request, such as ``Impersonate-User``.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self._url = url
+        self._headers = dict(headers or {})
+
+    def as_user(self, name: str, group: str) -> Api:
+        """The same API server as another user, who is in one group."""
+        return Api(self._url, {"Impersonate-User": name, "Impersonate-Group": group})
 
     def call(self, method: str, path: str, body: Obj | None = None, content_type: str = "application/json") -> Obj:
         """Send a request; returns what the API server answers."""
         data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self._url + path, method=method, data=data)  # noqa: S310 (the URL is ours)
-        request.add_header("Content-Type", content_type)
+        headers = {**self._headers, "Content-Type": content_type}
+        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310 (the URL is ours)
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
             return dict(json.load(answer))
 

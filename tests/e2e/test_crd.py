@@ -185,8 +185,9 @@ def test_minimal_yaml_is_stored_with_its_defaults(api: Api) -> None:
 @pytest.mark.scenario("S015")
 def test_a_toolbox_is_stored_with_its_defaults(api: Api) -> None:
     agent: dict[str, Any] = {"envFrom": [{"secretRef": {}}]}
-    spec = api.apply(cocoon_set(agent, toolboxes=[{"name": "db"}]))["spec"]
-    assert spec["toolboxes"] == [{"name": "db", "mode": "run", "os": "linux", "backend": "cloud-hypervisor"}]
+    box = {"name": "db", "image": "team/db:1"}
+    spec = api.apply(cocoon_set(agent, toolboxes=[box]))["spec"]
+    assert spec["toolboxes"] == [{**box, "mode": "run", "os": "linux", "backend": "cloud-hypervisor"}]
     assert spec["agent"]["envFrom"] == [{"secretRef": {"name": ""}}]
 
 
@@ -195,8 +196,15 @@ _ACCEPTED: Sequence[dict[str, Any]] = [
     cocoon_set({"storage": "1.5Gi", "resources": {"limits": {"cpu": 2, "memory": "4Gi"}, "requests": {"cpu": "500m"}}}),
     cocoon_set({"connType": "rdp", "probePort": 65535, "forcePull": False, "noDirectIO": True, "network": ""}),
     cocoon_set({"envFrom": [{}, {"prefix": "A_", "configMapRef": {"name": "c", "optional": True}}]}),
-    cocoon_set(toolboxes=[{"name": "a"}, {"name": "a", "mode": "static", "staticIP": "10.0.0.9", "vncPort": 5901}]),
-    cocoon_set(toolboxes=[{"name": "a" * 200}], nodeName="node-a", nodePool="", snapshotCompatibilityClass=""),
+    cocoon_set(
+        toolboxes=[
+            {"name": "a", "image": "team/db:1"},
+            {"name": "b", "mode": "static", "staticIP": "10.0.0.9", "staticVMID": "rack-1", "vncPort": 5901},
+        ]
+    ),
+    cocoon_set(
+        toolboxes=[{"name": "a" * 63, "image": "x"}], nodeName="node-a", nodePool="", snapshotCompatibilityClass=""
+    ),
     cocoon_set({"serviceAccountName": "", "resources": {"claims": [{"name": "gpu", "request": "one"}]}}, suspend=True),
 ]
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from cocoon_devkit.agent.fakenodes import FakeNodes
-from cocoon_devkit.agent.settings import Capacity, NodeSettings, Speeds, Windows
+from cocoon_devkit.agent.settings import CACHE_RECLAIM, SWITCHES, Capacity, NodeSettings, Speeds, Windows
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,12 +23,15 @@ def parser() -> argparse.ArgumentParser:
     add("--registry-password", default="")
     add("--registry-tls", action="store_true", help="speak https to the registry")
     add("--registry-ca", type=Path, help="a certificate to trust; speaks https to the registry")
+    add("--registry-gate", action="store_true", help="reach the registry through a gate that can spoil answers")
     add("--node", action="append", required=True, dest="nodes", metavar="NAME", help="may be given several times")
     add("--pool", default="default")
     add("--cpu-class", default="", help="value of the label cocoonstack.io/snapshot-cpu-class")
     add("--state-dir", type=Path, required=True, help="VM records and local snapshots; they survive a restart")
     add("--control-port", type=int, default=0)
-    add("--orphan-policy", default="destroy", choices=("destroy", "keep", "alert"))
+    for switch, known in SWITCHES.items():
+        add(f"--{switch.replace('_', '-')}", default=known[0], choices=known)
+    add("--cache-reclaim", nargs="*", default=list(CACHE_RECLAIM), choices=CACHE_RECLAIM)
     for name, seconds in (("boot", 0.2), ("save", 0.2), ("push", 0.0), ("pull", 0.0), ("probe", 0.0)):
         add(f"--{name}-seconds", type=float, default=seconds)
     add(
@@ -59,6 +62,9 @@ def settings_of(options: argparse.Namespace) -> NodeSettings:
         pool=options.pool,
         cpu_class=options.cpu_class,
         orphan_policy=options.orphan_policy,
+        live_snapshot=options.live_snapshot,
+        storage_allocatable=options.storage_allocatable,
+        cache_reclaim=options.cache_reclaim,
         capacity=Capacity(
             cpu=options.cpu,
             memory=options.memory_gib << 30,
@@ -83,7 +89,13 @@ async def serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    nodes = FakeNodes(options.kubeconfig, settings_of(options), options.nodes, control_port=options.control_port)
+    nodes = FakeNodes(
+        options.kubeconfig,
+        settings_of(options),
+        options.nodes,
+        control_port=options.control_port,
+        registry_gate=options.registry_gate,
+    )
     async with nodes:
         print(json.dumps({"control": nodes.control}), flush=True)
         await stopped.wait()

@@ -56,12 +56,33 @@ class AgentClient:
         """Stop or resume lease and status of a Node; its pods are served on."""
         self._call("POST", f"/nodes/{node}/heartbeats", {"on": on})
 
+    def wipe_node(self, node: str) -> None:
+        """Lose VMs and snapshots of a node whose agent was killed."""
+        self._call("POST", f"/nodes/{node}/wipe")
+
+    def cordon(self, node: str, *, on: bool) -> None:
+        """Let the scheduler place nothing on a node, or again."""
+        self._call("POST", f"/nodes/{node}/cordon", {"on": on})
+
     def pause_informer(self, node: str, *, paused: bool) -> None:
         """Let the agent miss pod events until it is unpaused."""
         self._call("POST", f"/nodes/{node}/informer", {"paused": paused})
 
+    def replay(self, node: str, pod: str, version: str) -> None:
+        """Let the agent see an old version of a pod (``namespace/name``) as if it were news."""
+        self._call("POST", f"/nodes/{node}/informer", {"pod": pod, "version": version})
+
+    def overwrite_status(self, node: str, pod: str, version: str) -> None:
+        """Let the agent update the whole status from an old version of a pod: its annotations come back (F-12)."""
+        self._call("POST", f"/nodes/{node}/pods/{pod}/status", {"version": version})
+
+    def forge_lifecycle(self, node: str, pod: str, state: str, generation: int, message: str = "") -> None:
+        """Publish a lifecycle that is not so; the agent repairs it within its 15 s (F-19)."""
+        body = {"state": state, "generation": generation, "message": message}
+        self._call("POST", f"/nodes/{node}/pods/{pod}/lifecycle", body)
+
     def settings(self, node: str, **changes: Any) -> None:
-        """Change ``speeds={...}``, ``capacity={...}``, ``cpu_class``, ``orphan_policy``, ``keep_from_informer``."""
+        """Change any of ``cocoon_devkit.agent.settings.NodeSettings``; ``speeds``, ``capacity``, ``windows`` by parts."""
         self._call("POST", f"/nodes/{node}/settings", changes)
 
     def pods(self, node: str) -> list[dict[str, Any]]:
@@ -76,6 +97,10 @@ class AgentClient:
 
     def plant_vm(self, node: str, name: str) -> dict[str, Any]:
         return dict(self._call("POST", f"/nodes/{node}/vms", {"name": name}))
+
+    def change_vm(self, node: str, vm: str, **changes: Any) -> None:
+        """Change a VM behind the agent's back, such as its ``ip`` or ``overlay_bytes``."""
+        self._call("PATCH", f"/nodes/{node}/vms/{quote(vm)}", changes)
 
     def write_work(self, node: str, vm: str, text: str) -> dict[str, Any]:
         """Write a line into a running VM's memory. Raises :class:`ControlError` when it does not run."""
@@ -127,11 +152,23 @@ class AgentClient:
         message: str = "",
         delay: float = 0.0,
         hold: bool = False,
+        status: int = 0,
         times: int | None = None,
+        seconds: float | None = None,
     ) -> int:
-        """Arm a fault (points: ``cocoon_devkit.agent.faults``); returns its id. ``delay`` is in seconds."""
+        """Arm a fault (points: ``cocoon_devkit.agent.faults``); returns its id. ``delay`` and ``seconds`` are real seconds."""
         body = {"point": point, "vm": vm, "fail": fail, "message": message, "delay": delay, "hold": hold}
-        return int(self._call("POST", f"/nodes/{node}/faults", {**body, "times": times})["id"])
+        body |= {"status": status, "times": times, "seconds": seconds}
+        return int(self._call("POST", f"/nodes/{node}/faults", body)["id"])
+
+    def kill_at(self, node: str, point: str, *, vm: str = "") -> int:
+        """Kill a node's agent, as by SIGKILL, when it comes to a point; returns the fault's id."""
+        body = {"point": point, "vm": vm, "kill": True, "times": 1}
+        return int(self._call("POST", f"/nodes/{node}/faults", body)["id"])
+
+    def wait_until_dead(self, node: str, *, seconds: float = 10.0) -> None:
+        """Return once a node's agent does not run any more. Raises :class:`TimeoutError`."""
+        self.wait(lambda: not any(each["running"] for each in self.nodes() if each["name"] == node), seconds=seconds)
 
     def barrier(self, node: str, point: str, *, vm: str = "") -> int:
         """Arm a barrier: whoever comes to the point waits until :meth:`release` (or :meth:`clear`), then goes on."""
@@ -157,6 +194,34 @@ class AgentClient:
         self.wait(
             lambda: any(each["id"] == fault and each["hits"] >= hits for each in self.faults(node)), seconds=seconds
         )
+
+    # -- the registry -----------------------------------------------------------------------------------------------
+
+    def change_tag(self, ref: str, change: str, *, source: str = "") -> None:
+        """Change a tag behind everybody's back: ``delete``, ``replace`` by ``source``, ``no-id``, ``config-type``, ``config-size``."""
+        self._call("POST", "/tags", {"ref": ref, "change": change, "source": source})
+
+    def gate(self) -> dict[str, str]:
+        """Return the registry's addresses behind the gate, by client (``agent``, ``operator``)."""
+        doors: dict[str, str] = self._call("GET", "/gate")["doors"]
+        return doors
+
+    def gate_rule(self, answer: int | str, **rule: Any) -> int:
+        """Let the gate spoil requests (``cocoon_devkit.agent.registrygate.Rule``); returns the rule's id."""
+        return int(self._call("POST", "/gate/rules", {"answer": answer, **rule})["id"])
+
+    def gate_rules(self) -> list[dict[str, Any]]:
+        """Return the rules in force with their ``hits``."""
+        rules: list[dict[str, Any]] = self._call("GET", "/gate")["rules"]
+        return rules
+
+    def clear_gate(self, rule: int | None = None) -> None:
+        """Take one rule or all out of force."""
+        self._call("DELETE", "/gate/rules" + (f"/{rule}" if rule is not None else ""))
+
+    def turn_door(self, client: str, *, shut: bool) -> None:
+        """Refuse a client's connections, or take them again."""
+        self._call("POST", f"/gate/{client}/{'shut' if shut else 'open'}")
 
     # -- journal ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The control endpoint of the double: faults, VMs, snapshots, journal, crashes, over HTTP with JSON bodies."""
+"""The control endpoint of the double: nodes, VMs, snapshots, images, the journal, over HTTP with JSON bodies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from cocoon_devkit.agent import images, nodegc, reclaim
+from cocoon_devkit.agent.controlfaults import FaultControl, agent_of
 from cocoon_devkit.agent.nodeagent import NodeAgent
 from cocoon_devkit.agent.podview import VMRequest
 from cocoon_devkit.agent.records import SnapshotRecord, VMRecord
@@ -31,11 +32,13 @@ def build_app(nodes: FakeNodes) -> web.Application:
             web.post("/nodes", control.add_node),
             web.post("/nodes/{node}/{action:stop|kill|start|restart}", control.run_node),
             web.post("/nodes/{node}/heartbeats", control.set_heartbeats),
-            web.post("/nodes/{node}/informer", control.set_informer),
+            web.post("/nodes/{node}/wipe", control.wipe_disk),
+            web.post("/nodes/{node}/cordon", control.cordon),
             web.post("/nodes/{node}/settings", control.change_settings),
             web.get("/nodes/{node}/pods", control.list_pods),
             web.get("/nodes/{node}/vms", control.list_vms),
             web.post("/nodes/{node}/vms", control.plant_vm),
+            web.patch("/nodes/{node}/vms/{vm}", control.change_vm),
             web.post("/nodes/{node}/vms/{vm}/work", control.write_work),
             web.post("/nodes/{node}/vms/{vm}/crash", control.crash_vm),
             web.get("/nodes/{node}/snapshots", control.list_snapshots),
@@ -44,13 +47,9 @@ def build_app(nodes: FakeNodes) -> web.Application:
             web.delete("/nodes/{node}/snapshots/{name:.+}", control.forget_snapshot),
             web.post("/nodes/{node}/gc", control.collect),
             web.post("/nodes/{node}/reclaim", control.reclaim),
-            web.get("/nodes/{node}/faults", control.list_faults),
-            web.post("/nodes/{node}/faults", control.arm_fault),
-            web.delete("/nodes/{node}/faults", control.clear_faults),
-            web.delete("/nodes/{node}/faults/{fault}", control.clear_faults),
-            web.post("/nodes/{node}/faults/{fault}/release", control.release_fault),
             web.post("/images", control.publish_image),
             web.get("/journal", control.read_journal),
+            *FaultControl(nodes).routes(),
         ]
     )
     return app
@@ -73,10 +72,7 @@ class _Control:
         self._nodes = nodes
 
     def _node(self, request: web.Request) -> NodeAgent:
-        agent = self._nodes.nodes.get(request.match_info["node"])
-        if agent is None:
-            raise web.HTTPNotFound(text=f"no node {request.match_info['node']}")
-        return agent
+        return agent_of(self._nodes, request)
 
     # -- nodes ------------------------------------------------------------------------------------------------------
 
@@ -104,16 +100,22 @@ class _Control:
         await agent.set_heartbeats(on=bool((await request.json())["on"]))
         return web.json_response(_node_view(agent))
 
-    async def set_informer(self, request: web.Request) -> web.Response:
-        self._node(request).context.informer.pause((await request.json())["paused"])
+    async def wipe_disk(self, request: web.Request) -> web.Response:
+        """Lose VMs and snapshots of a node whose agent was killed."""
+        self._node(request).wipe_disk()
+        return web.json_response({})
+
+    async def cordon(self, request: web.Request) -> web.Response:
+        await self._node(request).node.cordon(on=bool((await request.json())["on"]))
         return web.json_response({})
 
     async def change_settings(self, request: web.Request) -> web.Response:
-        """Change speeds, capacity, ``cpu_class``, ``orphan_policy`` or ``keep_from_informer``; a Node status is pushed."""
+        """Change any of a node's settings, parts of ``speeds``, ``capacity`` and ``windows``; a Node status is pushed."""
         agent = self._node(request)
         body: Obj = await request.json()
-        for part in ("speeds", "capacity"):
+        for part in ("speeds", "capacity", "windows"):
             _assign(getattr(agent.settings, part), body.pop(part, {}))
+        replace(agent.settings, **body).check()
         _assign(agent.settings, body)
         if agent.node.beating:
             await agent.node.push_status()
@@ -144,6 +146,14 @@ class _Control:
         """Put a running VM on the node that no pod asked for (N035, N190)."""
         body = await request.json()
         return web.json_response(vm_view(self._node(request).engine.plant_vm(planted_request(body["name"]))))
+
+    async def change_vm(self, request: web.Request) -> web.Response:
+        """Change a VM behind the agent's back, such as its ``ip`` or ``overlay_bytes``."""
+        name = request.match_info["vm"]
+        vm = self._node(request).engine.change_vm(name, **await request.json())
+        if vm is None:
+            raise web.HTTPNotFound(text=f"no VM {name}")
+        return web.json_response(vm_view(vm))
 
     async def write_work(self, request: web.Request) -> web.Response:
         name = request.match_info["vm"]
@@ -187,29 +197,13 @@ class _Control:
 
     async def collect(self, request: web.Request) -> web.Response:
         """Run the node's garbage collection: ``keep``, ``age``, ``size``, ``dry_run``; answers with the victims."""
-        return web.json_response(nodegc.collect(self._node(request).engine, **await request.json()))
+        agent = self._node(request)
+        if "node-gc" not in agent.settings.cache_reclaim:
+            raise web.HTTPConflict(text="the switch cache_reclaim has no node-gc")
+        return web.json_response(nodegc.collect(agent.engine, **await request.json()))
 
     async def reclaim(self, request: web.Request) -> web.Response:
         await reclaim.reclaim(self._node(request).context)
-        return web.json_response({})
-
-    # -- faults -----------------------------------------------------------------------------------------------------
-
-    async def list_faults(self, request: web.Request) -> web.Response:
-        return web.json_response(self._node(request).faults.view())
-
-    async def arm_fault(self, request: web.Request) -> web.Response:
-        fault = self._node(request).faults.arm(**await request.json())
-        return web.json_response(fault.view())
-
-    async def clear_faults(self, request: web.Request) -> web.Response:
-        fault = request.match_info.get("fault")
-        self._node(request).faults.clear(int(fault) if fault else None)
-        return web.json_response({})
-
-    async def release_fault(self, request: web.Request) -> web.Response:
-        if not self._node(request).faults.release(int(request.match_info["fault"])):
-            raise web.HTTPNotFound(text="no such fault")
         return web.json_response({})
 
     # -- the rest ---------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -18,10 +17,6 @@ from cocoon_devkit.agent.tracked import Tracked
 from cocoon_devkit.agent.wire import Obj
 
 ResultT = TypeVar("ResultT")
-
-_RELATIVE_REF = re.compile(
-    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?\Z"
-)
 
 
 class ProviderError(Exception):
@@ -65,7 +60,9 @@ async def _bring_up(context: Context, tracked: Tracked) -> None:
         return
     if not tracked.request.managed:
         await _static(context, tracked)
-    elif await _restore_wanted(context, tracked):
+        return
+    await publish_id_first(context, tracked)
+    if await _restore_wanted(context, tracked):
         await _restore(context, tracked)
     else:
         await _boot(context, tracked)
@@ -88,6 +85,12 @@ async def _adopt(context: Context, tracked: Tracked) -> bool:
     await attach(context, tracked, vm)
     await promote(context, tracked)
     return True
+
+
+async def publish_id_first(context: Context, tracked: Tracked) -> None:
+    """Publish the id of a VM that is not there yet, where fault ``order.id-first`` asks for it (F-20)."""
+    if context.faults.strikes("order.id-first", tracked.vm_name):
+        await context.lifecycle.patch(tracked, {wire.VM_ID: context.engine.reserve(tracked.vm_name), wire.VM_IP: ""})
 
 
 async def _static(context: Context, tracked: Tracked) -> None:
@@ -208,7 +211,7 @@ async def _fork(context: Context, tracked: Tracked) -> VMRecord:
 async def _run(context: Context, tracked: Tracked) -> VMRecord:
     """Boot an image; a snapshot artifact is not one (R2.8). What the registry does not have is the engine's to pull."""
     image = tracked.request.image
-    if context.registry is not None and _RELATIVE_REF.match(image):
+    if context.registry is not None and podview.is_ref(image):
         repository, tag = podview.split_ref(image)
         try:
             fetched = await context.registry.fetch(repository, tag)
@@ -216,7 +219,7 @@ async def _run(context: Context, tracked: Tracked) -> VMRecord:
             fetched = None
         except RegistryError as error:
             raise BringUpError(str(error)) from error
-        if fetched is not None and fetched.body.get("artifactType") in {wire.SNAPSHOT, wire.SNAPSHOT_V2}:
+        if fetched is not None and fetched.body.get("artifactType") in {wire.SNAPSHOT_V1, wire.SNAPSHOT_V2}:
             raise BringUpError(f"{image} is a snapshot, which cannot be run")
     return await _engine_call(context.engine.run(tracked.request))
 

@@ -8,6 +8,7 @@ from cocoon_devkit.agent import podview, wire
 from cocoon_devkit.agent.context import Context
 from cocoon_devkit.agent.create import ProviderError
 from cocoon_devkit.agent.engine import EngineError
+from cocoon_devkit.agent.export import export
 from cocoon_devkit.agent.faults import FaultError
 from cocoon_devkit.agent.registryclient import RegistryError
 from cocoon_devkit.agent.source import drop_snapshot, fork_name
@@ -67,14 +68,7 @@ async def _save_latest(context: Context, tracked: Tracked, pod: Obj) -> None:
     if vm is None or vm.state != "running":
         return
     snapshot = await context.engine.save(vm, vm.name)
-    await context.registry.push(
-        vm.name,
-        wire.TAG_LATEST,
-        snapshot,
-        base_image=tracked.request.image,
-        node=context.settings.name,
-        vm=vm.name,
-    )
+    await export(context, tracked, snapshot, vm.name, wire.TAG_LATEST)
 
 
 async def _release_leases(context: Context, tracked: Tracked) -> None:

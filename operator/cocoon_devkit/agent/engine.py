@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,11 @@ class Engine:
         self._faults = faults
         self._journal = journal
         self._addresses = len(list(self._vms))
+        self._reserved: dict[str, str] = {}
+        self._paused: set[str] = set()
+        # A lease belongs to whoever exports, and with the agent that one ended.
+        for snapshot in self._snapshots:
+            self.change_snapshot(snapshot.name, leased=False)
         self.on_loss: Callable[[str], None] = lambda _name: None
 
     # -- VMs --------------------------------------------------------------------------------------------------------
@@ -93,6 +99,8 @@ class Engine:
         vm = self._new_vm(request, memory)
         vm.cpu, vm.memory_bytes = snapshot.cpu, snapshot.memory_bytes
         vm.cloned_from = source
+        # What hibernation took off a guest its wake gives back; an image is taken as it is (R3.18).
+        vm.nic = snapshot.nics > 0 or restored is not None
         if restored is not None:
             vm.restored_from, vm.restored_digest, vm.restored_via = snapshot.origin, restored.digest, restored.via
         return await self._bring_up(vm, "clone", source=source)
@@ -106,7 +114,7 @@ class Engine:
         self._addresses += 1
         number = self._addresses
         return VMRecord(
-            id=new_id(),
+            id=self._reserved.pop(name, "") or new_id(),
             name=name,
             state="creating",
             ip=f"10.{88 + number // 65536}.{number // 256 % 256}.{number % 256}",
@@ -139,6 +147,10 @@ class Engine:
         self._journal.engine("running", vm=vm.name, id=vm.id)
         return vm
 
+    def reserve(self, name: str) -> str:
+        """Return the id that the next VM of this name will have (F-20)."""
+        return self._reserved.setdefault(name, new_id())
+
     async def start(self, vm: VMRecord) -> None:
         """Start a stopped VM in place: another boot id, but the disk, and so ``work``, is kept. Raises :class:`EngineError`."""
         self._journal.engine("start", vm=vm.name, id=vm.id)
@@ -168,6 +180,18 @@ class Engine:
             await self._suffer("vm.net", vm.name)
         vm.nic = present
         self._vms.put(vm)
+
+    def paused(self, name: str) -> bool:
+        """Whether a VM stands still because it is being saved."""
+        return name in self._paused
+
+    def change_vm(self, name: str, **changes: object) -> VMRecord | None:
+        """Change a VM behind the agent's back, such as ``ip`` (F-18) or ``overlay_bytes`` (R1.10). None when there is none."""
+        vm = self._vms.get(name)
+        if vm is not None:
+            _change(vm, changes)
+            self._vms.put(vm)
+        return vm
 
     def crash(self, name: str, state: str) -> VMRecord | None:
         """Let a VM fail by itself (F-3): ``stopped``, ``error``, or ``gone``. Returns what it was."""
@@ -213,7 +237,11 @@ class Engine:
         snapshot_id = new_id()
         self._journal.engine("save", vm=vm.name, snapshot=name, id=snapshot_id)
         await self._suffer("snapshot.save", vm.name)
-        await asyncio.sleep(self._speeds.save)
+        self._paused.add(vm.name)
+        try:
+            await asyncio.sleep(self._speeds.save)
+        finally:
+            self._paused.discard(vm.name)
         current = self._vms.get(vm.name)
         if current is None or current.id != vm.id or current.state != "running":
             raise EngineError(f"VM {vm.name} does not run")
@@ -258,12 +286,19 @@ class Engine:
     def change_snapshot(self, name: str, **changes: object) -> SnapshotRecord | None:
         """Change a local snapshot behind the agent's back (F-10). None when there is none of that name."""
         snapshot = self._snapshots.get(name)
-        if snapshot is None:
-            return None
-        for field, value in changes.items():
-            setattr(snapshot, field, value)
-        self._snapshots.put(snapshot)
+        if snapshot is not None:
+            _change(snapshot, changes)
+            self._snapshots.put(snapshot)
         return snapshot
+
+    @contextlib.contextmanager
+    def exporting(self, snapshot: SnapshotRecord) -> Iterator[None]:
+        """Read a local snapshot out: meanwhile it is leased, and it has been accessed (R4.11)."""
+        self.change_snapshot(snapshot.name, leased=True, last_accessed_at=time.time())
+        try:
+            yield
+        finally:
+            self.change_snapshot(snapshot.name, leased=False)
 
     def forget_snapshot(self, name: str) -> None:
         """Lose a local snapshot behind the agent's back (F-10)."""
@@ -278,3 +313,12 @@ class Engine:
             await self._faults.hit(point, vm)
         except FaultError as fault:
             raise EngineError(str(fault)) from fault
+
+
+def _change(record: VMRecord | SnapshotRecord, changes: Mapping[str, object]) -> None:
+    """Set fields of a record. Raises :class:`ValueError`, with nothing changed, for one that it does not have."""
+    unknown = set(changes) - {field.name for field in fields(record)}
+    if unknown:
+        raise ValueError(f"no such fields: {sorted(unknown)}")
+    for name, value in changes.items():
+        setattr(record, name, value)

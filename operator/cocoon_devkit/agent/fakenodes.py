@@ -14,24 +14,36 @@ from cocoon_devkit.agent.journal import Journal
 from cocoon_devkit.agent.kube import Kube
 from cocoon_devkit.agent.nodeagent import NodeAgent
 from cocoon_devkit.agent.registryclient import RegistryClient
+from cocoon_devkit.agent.registrygate import RegistryGate
 from cocoon_devkit.agent.settings import NodeSettings
 
 
 class FakeNodes:
     """``async with FakeNodes(kubeconfig, template, ["n1", "n2"]) as nodes``: running nodes and ``nodes.control``, a URL.
 
-    ``template`` tells everything but the name. Leaving stops the agents; Node objects and pods stay (R1.6).
+    ``template`` tells everything but the name. With ``registry_gate`` the agents reach the registry through :attr:`gate`.
+    Leaving stops the agents; Node objects and pods stay (R1.6).
     """
 
     def __init__(
-        self, kubeconfig: Path | None, template: NodeSettings, names: Sequence[str], *, control_port: int = 0
+        self,
+        kubeconfig: Path | None,
+        template: NodeSettings,
+        names: Sequence[str],
+        *,
+        control_port: int = 0,
+        registry_gate: bool = False,
     ) -> None:
+        if registry_gate and (not template.registry or template.registry_tls or template.registry_ca):
+            raise ValueError("a gate needs a registry that speaks plain HTTP")
         self._kubeconfig = kubeconfig
         self._template = template
         self._names = list(names)
         self._control_port = control_port
         self._runner: web.AppRunner | None = None
         self._kube: Kube | None = None
+        self._gate_wanted = registry_gate
+        self.gate: RegistryGate | None = None
         self.journal = Journal()
         self.nodes: dict[str, NodeAgent] = {}
         self.control = ""
@@ -39,6 +51,8 @@ class FakeNodes:
     async def __aenter__(self) -> FakeNodes:
         self._kube = await Kube.connect(self._kubeconfig)
         try:
+            if self._gate_wanted:
+                await self._open_gate()
             for name in self._names:
                 await self.add(name)
             await self._serve()
@@ -52,14 +66,25 @@ class FakeNodes:
     ) -> None:
         await self.close()
 
+    async def _open_gate(self) -> None:
+        self.gate = RegistryGate(self._template.registry.partition("/")[0])
+        await self.gate.start()
+
+    def _registry_of_agents(self) -> str:
+        """Return where the agents find the registry: behind their door, if there is a gate."""
+        host, slash, prefix = self._template.registry.partition("/")
+        return f"{self.gate.doors['agent'] if self.gate else host}{slash}{prefix}"
+
     async def add(self, name: str) -> NodeAgent:
         """Start one more node."""
         assert self._kube is not None
         settings = replace(
             self._template,
             name=name,
+            registry=self._registry_of_agents(),
             capacity=replace(self._template.capacity),
             speeds=replace(self._template.speeds),
+            windows=replace(self._template.windows),
             kubelet_port=self._template.kubelet_port + len(self.nodes),
         )
         agent = NodeAgent(self._kube, settings, self.journal)
@@ -87,6 +112,9 @@ class FakeNodes:
             agent.faults.clear()
             if agent.running:
                 await agent.stop()
+        if self.gate is not None:
+            await self.gate.close()
+            self.gate = None
         if self._kube is not None:
             await self._kube.close()
             self._kube = None

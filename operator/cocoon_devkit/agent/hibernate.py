@@ -5,6 +5,7 @@ from __future__ import annotations
 from cocoon_devkit.agent import retry, wire
 from cocoon_devkit.agent.context import Context
 from cocoon_devkit.agent.engine import EngineError
+from cocoon_devkit.agent.export import export
 from cocoon_devkit.agent.readiness import promote
 from cocoon_devkit.agent.records import SnapshotRecord, VMRecord
 from cocoon_devkit.agent.registryclient import RegistryError
@@ -44,6 +45,8 @@ async def _sleep(context: Context, tracked: Tracked) -> None:
     resized = await _drop_nic(context, tracked, vm)
     try:
         snapshot = await _save(context, vm)
+        if context.faults.strikes("order.hibernated-first", tracked.vm_name):
+            await context.lifecycle.write(tracked, tracked.pod, wire.HIBERNATED)
         await _push(context, tracked, snapshot)
         address = tracked.ip
         await context.lifecycle.patch(tracked, {wire.VM_ID: None, wire.VM_IP: None, wire.POST_CLONE_STATE: None})
@@ -83,14 +86,7 @@ async def _push(context: Context, tracked: Tracked, snapshot: SnapshotRecord) ->
     if context.registry is None:
         return
     try:
-        await context.registry.push(
-            tracked.vm_name,
-            wire.TAG_HIBERNATE,
-            snapshot,
-            base_image=tracked.request.image,
-            node=context.settings.name,
-            vm=tracked.vm_name,
-        )
+        await export(context, tracked, snapshot, tracked.vm_name, wire.TAG_HIBERNATE)
     except RegistryError as error:
         raise _StepError("HibernatePushFailed", error) from error
 

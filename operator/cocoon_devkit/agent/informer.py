@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +14,7 @@ from cocoon_devkit.agent.wire import Obj
 _PATH: Final = "/api/v1/pods"
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
+_REMEMBERED: Final = 32
 
 Handler = Callable[[Obj | None, Obj | None], None]
 
@@ -29,6 +31,7 @@ class PodInformer:
         self._running = asyncio.Event()
         self._running.set()
         self.store: dict[str, Obj] = {}
+        self._history: dict[str, deque[Obj]] = {}
 
     async def list(self) -> None:
         """List and replace the store. Raises :class:`KubeStatusError`."""
@@ -56,6 +59,14 @@ class PodInformer:
             self._running.clear()
         else:
             self._running.set()
+
+    def seen(self, key: str, version: str) -> Obj | None:
+        """Return one of the last versions of a pod that is still there, None when it was not seen or too long ago."""
+        return next((pod for pod in self._history.get(key, ()) if pod["metadata"]["resourceVersion"] == version), None)
+
+    def replay(self, pod: Obj) -> None:
+        """Take an old version of a pod for news, until the next real event about it (F-14)."""
+        self._apply("MODIFIED", pod)
 
     async def _follow(self) -> None:
         pause = _FIRST_PAUSE
@@ -85,10 +96,13 @@ class PodInformer:
         old = self.store.get(key)
         if kind == "DELETED":
             self.store.pop(key, None)
+            self._history.pop(key, None)
             self._handler(old or pod, None)
             return
         if old is not None and podview.uid_of(old) != podview.uid_of(pod):
+            self._history.pop(key, None)
             self._handler(old, None)
             old = None
+        self._history.setdefault(key, deque(maxlen=_REMEMBERED)).append(pod)
         self.store[key] = pod
         self._handler(old, pod)

@@ -65,9 +65,10 @@ class Lifecycle:
         intent = tracked.intent
         if intent is None:
             return
+        lag = self._faults.active("lifecycle-lag", tracked.vm_name)
         changes: dict[str, str | None] = {
             wire.LIFECYCLE_STATE: intent.state,
-            wire.LIFECYCLE_GENERATION: str(intent.generation),
+            wire.LIFECYCLE_GENERATION: str(max(0, intent.generation - lag)),
             wire.LIFECYCLE_MESSAGE: intent.message or None,
         }
         version = await self.patch(tracked, changes)

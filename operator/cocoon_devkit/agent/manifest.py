@@ -111,7 +111,7 @@ def manifest_of(config: Blob, layers: list[Blob], base_image: str) -> Obj:
     return {
         "schemaVersion": 2,
         "mediaType": wire.MANIFEST,
-        "artifactType": wire.SNAPSHOT,
+        "artifactType": wire.SNAPSHOT_V1,
         "config": config.descriptor,
         "layers": [layer.descriptor for layer in layers],
         "annotations": annotations,
@@ -125,7 +125,7 @@ def encode(manifest: Obj) -> bytes:
 def parse(manifest: Obj) -> Parsed:
     """Read a snapshot manifest. Raises :class:`FormatError` for other artifacts and for layers that nobody can read (R2.7)."""
     kind = manifest.get("artifactType")
-    if kind not in {wire.SNAPSHOT, wire.SNAPSHOT_V2}:
+    if kind not in {wire.SNAPSHOT_V1, wire.SNAPSHOT_V2}:
         raise FormatError(f"artifact type {kind!r} is not a snapshot")
     layers: list[Obj] = manifest.get("layers") or []
     for layer in layers:

@@ -20,8 +20,9 @@ RENEW_SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 60.0
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_READY: Final = ("Ready", "True", "KubeletReady")
+_NOT_READY: Final = ("Ready", "False", "KubeletNotReady")
 _CONDITIONS: Final = (
-    ("Ready", "True", "KubeletReady"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
     ("PIDPressure", "False", "KubeletHasSufficientPID"),
@@ -76,7 +77,7 @@ class NodeObject:
         return labels
 
     def _spec(self) -> Obj:
-        spec: Obj = {"taints": add_taint([])}
+        spec: Obj = {"taints": add_taint(list(self._settings.taints))}
         if self._settings.provider_id:
             spec["providerID"] = self._settings.provider_id
         return spec
@@ -132,7 +133,7 @@ class NodeObject:
                     "lastHeartbeatTime": now,
                     "lastTransitionTime": self._since,
                 }
-                for kind, status, reason in _CONDITIONS
+                for kind, status, reason in (_READY if settings.ready else _NOT_READY, *_CONDITIONS)
             ],
         }
 
@@ -142,6 +143,11 @@ class NodeObject:
         self._pushed_storage = int(status["allocatable"]["ephemeral-storage"])
         await self._kube.patch(f"{self._path}/status", {"status": status}, STRATEGIC)
         self._journal.api("node-status", storage=self._pushed_storage)
+
+    async def cordon(self, *, on: bool) -> None:
+        """Let the scheduler place nothing here any more, or again (F-16). Raises :class:`KubeStatusError`."""
+        await self._kube.patch(self._path, {"spec": {"unschedulable": on or None}}, MERGE)
+        self._journal.api("cordon", on=on)
 
     async def renew_lease(self) -> None:
         """Create or renew the node's lease (R1.11). Raises :class:`KubeStatusError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 from cocoon_devkit.agent.context import Context
 from cocoon_devkit.agent.engine import Engine
@@ -32,6 +33,8 @@ class NodeAgent:
         self._kube = kube
         self.settings = settings
         self.faults = Faults()
+        self.faults.on_kill = self._die
+        self._deaths: set[asyncio.Task[None]] = set()
         self._journal = NodeJournal(journal, settings.name)
         self._loops: list[asyncio.Task[None]] = []
         self.running = False
@@ -80,6 +83,7 @@ class NodeAgent:
 
     async def start(self) -> None:
         """List, reconcile, work on pods, then register: a failure before that leaves no Node (R1.13, N194)."""
+        await asyncio.gather(*self._deaths)
         self._build()
         try:
             await self.context.informer.list()
@@ -113,6 +117,19 @@ class NodeAgent:
     async def kill(self) -> None:
         """Stop dead, whatever is in hand; what is on disk stays as it is (F-15)."""
         await self._halt()
+
+    def _die(self) -> None:
+        """Kill the agent from within one of its own steps (fault ``kill``)."""
+        death = asyncio.ensure_future(self.kill())
+        self._deaths.add(death)
+        death.add_done_callback(self._deaths.discard)
+
+    def wipe_disk(self) -> None:
+        """Lose VMs and snapshots, as with the disk of the node (F-15). Raises :class:`ValueError` while the agent runs."""
+        if self.running:
+            raise ValueError(f"the agent of {self.settings.name} runs; kill it first")
+        shutil.rmtree(self.settings.state_dir / self.settings.name, ignore_errors=True)
+        self._build()
 
     async def _halt(self) -> None:
         self.running = False

@@ -29,15 +29,15 @@ class PodApi:
         self._posted: dict[str, dict[tuple[str, str], float]] = {}
         self._posts: set[asyncio.Task[None]] = set()
 
-    async def annotate(self, pod: Obj, changes: Mapping[str, str | None]) -> Obj:
-        """Strategic-merge-patch annotations of exactly this pod. Raises :class:`KubeStatusError`."""
+    async def annotate(self, pod: Obj, changes: Mapping[str, str | None], patch_type: str = STRATEGIC) -> Obj:
+        """Patch annotations of exactly this pod. Raises :class:`KubeStatusError`."""
         foreign = set(changes) - wire.AGENT_KEYS
         if foreign:
             raise ValueError(f"not the agent's keys: {sorted(foreign)}")
         body: Obj = {"metadata": {"uid": podview.uid_of(pod), "annotations": dict(changes)}}
         kind = next((kind for key, kind in _KINDS if key in changes), "other")
         await self._suffer(f"patch.annotations.{kind}", pod)
-        answer = await self._kube.patch(_path(pod), body, STRATEGIC)
+        answer = await self._kube.patch(_path(pod), body, patch_type)
         self._note("annotate", pod, answer, changes=dict(changes))
         return answer
 
@@ -47,6 +47,17 @@ class PodApi:
         await self._suffer("patch.status", pod)
         answer = await self._kube.patch(f"{_path(pod)}/status", body, MERGE)
         self._note("status", pod, answer, phase=status.get("phase"), ready=_ready(status))
+        return answer
+
+    async def overwrite_status(self, pod: Obj) -> Obj:
+        """Update the whole status from this copy of the pod, as the framework does (R0.11, F-12).
+
+        Without a resourceVersion to check, labels and annotations of an old copy replace the present ones. Raises
+        :class:`KubeStatusError`.
+        """
+        body = {**pod, "metadata": {**pod["metadata"], "resourceVersion": "0"}}
+        answer = await self._kube.put(f"{_path(pod)}/status", body)
+        self._note("overwrite-status", pod, answer)
         return answer
 
     async def delete(self, pod: Obj, *, grace: int | None) -> None:
@@ -117,7 +128,7 @@ class PodApi:
         try:
             await self._faults.hit(point, podview.annotation(pod, wire.VM_NAME))
         except FaultError as fault:
-            raise KubeStatusError(0, "Fault", str(fault)) from fault
+            raise KubeStatusError(fault.status, "Fault", str(fault)) from fault
 
     def _note(self, op: str, pod: Obj, answer: Obj, **details: object) -> None:
         version = (answer.get("metadata") or {}).get("resourceVersion", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cocoon_devkit.agent import podview, wire
+from cocoon_devkit.agent import livesnapshot, podview, wire
 from cocoon_devkit.agent.context import Context
 from cocoon_devkit.agent.create import create_pod
 from cocoon_devkit.agent.delete import delete_pod
@@ -48,6 +48,7 @@ class PodSync:
             self._pods.add(podview.key_of(old))
             return
         self._refresh_keep_flag(new)
+        self._refuse_early(new)
         if old is None or not _same_but_status(old, new):
             self._pods.forget(podview.key_of(new))
             self._pods.add(podview.key_of(new))
@@ -62,6 +63,17 @@ class PodSync:
             notes = {**podview.notes(tracked.pod), wire.KEEP_SNAPSHOT: "true"}
             tracked.replace_pod({**tracked.pod, "metadata": {**tracked.pod["metadata"], "annotations": notes}})
 
+    def _refuse_early(self, pod: Obj) -> None:
+        """A strict agent answers a request that meets a bring-up at once, instead of after it (R3.23, N154)."""
+        context = self._context
+        tracked = context.table.get(podview.key_of(pod))
+        if context.settings.live_snapshot != "strict" or tracked is None or tracked.uid != podview.uid_of(pod):
+            return
+        ref = livesnapshot.owed(context, tracked, pod)
+        asked_now = ref and ref != podview.annotation(tracked.pod, wire.SNAPSHOT)
+        if asked_now and tracked.work.locked() and not tracked.has_vm and ref not in tracked.answers:
+            context.background(tracked, "refuse", livesnapshot.refuse(context, tracked, ref))
+
     # -- syncing ----------------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
@@ -69,7 +81,7 @@ class PodSync:
         if pod is None:
             await self._vanished(key)
             return
-        if podview.deleting(pod) and not podview.has_live_container(pod):
+        if podview.deleting(pod) and (not podview.has_live_container(pod) or self._races(pod)):
             self._deletes.add(_identity(pod))
             return
         last = self._last_synced.get(_identity(pod))
@@ -83,6 +95,10 @@ class PodSync:
             await self._create_or_update(pod)
         self._last_synced[_identity(pod)] = pod
 
+    def _races(self, pod: Obj) -> bool:
+        """Whether the object shall be gone before the agent's delete work, as that of a pod that does not run (F-21)."""
+        return self._context.faults.strikes("delete.race", podview.annotation(pod, wire.VM_NAME))
+
     async def _vanished(self, key: str) -> None:
         """The pod is gone from the API: only now the agent hears of it, with its own copy in hand (R1.35)."""
         tracked = self._context.table.get(key)
@@ -93,7 +109,12 @@ class PodSync:
         tracked = self._context.table.get(podview.key_of(pod))
         if tracked is None:
             await self._call("Create", pod)
-        elif tracked.uid != podview.uid_of(pod) or not podview.same_for_provider(tracked.pod, pod):
+        elif (
+            tracked.uid != podview.uid_of(pod)
+            or not podview.same_for_provider(tracked.pod, pod)
+            # The agent's own patches come back as updates (R1.16): one that finds the VM running serves what waited for it.
+            or livesnapshot.owed(self._context, tracked, pod)
+        ):
             await self._call("Update", pod)
 
     async def _delete(self, pod: Obj) -> None:

@@ -11,6 +11,8 @@ from cocoon_devkit.agent.wire import Obj
 
 _SLOT = re.compile(r"[0-9]+\Z")
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REF = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?\Z")
 
 
 def key_of(pod: Obj) -> str:
@@ -88,6 +90,11 @@ def wants_latest(pod: Obj) -> bool:
     """Whether a delete pushes ``latest`` (4.2); an absent policy means ``always`` (R3.30)."""
     policy = annotation(pod, wire.SNAPSHOT_POLICY) or "always"
     return policy == "always" or (policy == "main-only" and role(pod) == "main")
+
+
+def is_ref(text: str) -> bool:
+    """Whether a text names something in the registry: no port, no digest, no upper case, no empty tag (R5.2)."""
+    return _REF.match(text) is not None
 
 
 def split_ref(ref: str) -> tuple[str, str]:

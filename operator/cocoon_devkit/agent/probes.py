@@ -32,13 +32,15 @@ class Probes:
         if not tracked.request.managed:
             return tracked.ip
         vm = self._engine.by_name(tracked.vm_name)
-        if vm is None or self._faults.active("ip", tracked.vm_name):
+        if vm is None or not vm.nic or self._faults.active("ip", tracked.vm_name):
             return ""
         return vm.ip
 
     def once(self, tracked: Tracked) -> bool:
-        """Probe now."""
-        if self._faults.active("probe", tracked.vm_name) or not self.address(tracked):
+        """Probe now. A VM that is paused for a save does not answer (N136)."""
+        if self._faults.strikes("probe", tracked.vm_name) or not self.address(tracked):
+            return False
+        if self._engine.paused(tracked.vm_name):
             return False
         vm = self._engine.by_name(tracked.vm_name)
         return vm is None or time.time() - vm.resumed_at >= self._speeds.probe

@@ -17,6 +17,8 @@ async def attach(context: Context, tracked: Tracked, vm: VMRecord) -> None:
     """Publish ``id`` and ``ip`` in one patch, start probing, report Running (R2.1 steps 7 and 8)."""
     tracked.vm_id = vm.id
     tracked.ip = context.probes.address(tracked)
+    if context.faults.strikes("order.running-first", tracked.vm_name):
+        await context.statuses.push(tracked)
     await context.lifecycle.patch(tracked, {wire.VM_ID: tracked.vm_id, wire.VM_IP: tracked.ip})
     await watch_vm(context, tracked)
 

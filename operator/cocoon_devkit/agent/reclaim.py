@@ -14,9 +14,10 @@ _IMPORT = "-hibernate-import"
 
 
 async def reclaim_forever(context: Context) -> None:
-    """Reclaim at once, then again and again."""
+    """Reclaim at once, then again and again, while the switch ``cacheReclaim`` has ``in-agent``."""
     while True:
-        await reclaim(context)
+        if "in-agent" in context.settings.cache_reclaim:
+            await reclaim(context)
         await asyncio.sleep(context.windows.of(context.windows.reclaim))
 
 

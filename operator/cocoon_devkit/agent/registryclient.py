@@ -104,7 +104,7 @@ class RegistryClient:
             raise RegistryError(f"{repository}: config of type {config.get('mediaType')!r}")
         if int(config.get("size", 0)) > shapes.CONFIG_LIMIT:
             raise RegistryError(f"{repository}: config blob too long")
-        data = await self._blob(repository, str(config.get("digest")))
+        data = await self.blob(repository, str(config.get("digest")))
         try:
             return shapes.snapshot_id(config, data)
         except shapes.FormatError as error:
@@ -117,11 +117,11 @@ class RegistryClient:
         fetched = await self._resolve(repository, reference)
         try:
             parsed = shapes.parse(fetched.body)
-            config = shapes.read_config(parsed.config, await self._blob(repository, str(parsed.config.get("digest"))))
+            config = shapes.read_config(parsed.config, await self.blob(repository, str(parsed.config.get("digest"))))
         except shapes.FormatError as error:
             raise RegistryError(f"{repository}:{reference}: {error}") from error
         files = {
-            layer["annotations"][wire.TITLE]: await self._blob(repository, layer["digest"], kind="layer")
+            layer["annotations"][wire.TITLE]: await self.blob(repository, layer["digest"], kind="layer")
             for layer in parsed.layers
         }
         return shapes.imported(name, config, files, fetched.digest)
@@ -136,7 +136,8 @@ class RegistryClient:
         matching = [child for child in children if wanted.items() <= (child.get("platform") or {}).items()]
         return await self.fetch(repository, str((matching or children)[0]["digest"]))
 
-    async def _blob(self, repository: str, digest: str, *, kind: str = "config") -> bytes:
+    async def blob(self, repository: str, digest: str, *, kind: str = "config") -> bytes:
+        """Download a blob and compare its digest; ``kind`` is what the journal says. Raises :class:`RegistryError`."""
         url = f"{self._repository_url(repository)}/blobs/{digest}"
         reply = await self._call("GET", url, target="blob", blob=kind)
         self._demand(reply, {200}, f"reading {repository}@{digest}")

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+SWITCHES: Final = {
+    "orphan_policy": ("destroy", "keep", "alert"),
+    "live_snapshot": ("deferred", "strict", "off"),
+    "storage_allocatable": ("dynamic", "startup"),
+}
+"""What a node's switches know; the first is the default (contract 0.2)."""
+CACHE_RECLAIM: Final = ("node-gc", "in-agent")
 
 
 @dataclass(slots=True)
@@ -17,9 +27,12 @@ class Speeds:
     probe: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Windows:
-    """The agent's own waits in seconds, all multiplied by ``scale`` (F-24); 0.1 makes the 15 s retry 1.5 s."""
+    """The agent's own waits in seconds, all multiplied by ``scale`` (F-24); 0.1 makes the 15 s retry 1.5 s.
+
+    A change counts from the next wait on.
+    """
 
     scale: float = 1.0
     patch_pause: float = 0.5
@@ -77,6 +90,9 @@ class NodeSettings:
     ``registry`` is ``host:port[/prefix]`` without a scheme, "" for an agent without a registry (R3.8, N087).
     ``keep_from_informer`` False is fault F-13: the keep flag is read from the last update only. ``storage_allocatable`` is
     ``dynamic`` or ``startup`` (R1.9); ``pinned_storage`` in bytes, 0 for none, is an operator's own word on the disk.
+    ``live_snapshot`` is ``deferred``, ``strict`` or ``off`` (3.5). ``cache_reclaim`` is the subset of ``node-gc`` and
+    ``in-agent`` that bounds the cache (4.4). ``ready`` False makes the Node say that it is not (F-16). ``taints`` are those of
+    the Node's template, as in a Node's ``spec`` (R1.2).
     """
 
     name: str
@@ -99,7 +115,18 @@ class NodeSettings:
     keep_from_informer: bool = True
     storage_allocatable: str = "dynamic"
     pinned_storage: int = 0
+    live_snapshot: str = "deferred"
+    cache_reclaim: Sequence[str] = CACHE_RECLAIM
+    ready: bool = True
+    taints: Sequence[dict[str, str]] = ()
 
     def __post_init__(self) -> None:
-        if self.orphan_policy not in {"destroy", "keep", "alert"}:
-            raise ValueError(f"the orphan policy is destroy, keep or alert, not {self.orphan_policy!r}")
+        self.check()
+
+    def check(self) -> None:
+        """Raise :class:`ValueError` for a switch that is set to what it does not know; the message names both."""
+        for switch, known in SWITCHES.items():
+            if getattr(self, switch) not in known:
+                raise ValueError(f"{switch} is one of {', '.join(known)}, not {getattr(self, switch)!r}")
+        if not set(self.cache_reclaim) <= set(CACHE_RECLAIM):
+            raise ValueError(f"cache_reclaim is made of {' and '.join(CACHE_RECLAIM)}, not {list(self.cache_reclaim)}")

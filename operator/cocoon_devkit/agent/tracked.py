@@ -29,6 +29,8 @@ class Tracked:
 
     ``work`` serialises everything that changes the VM or the lifecycle. ``resumed`` is set while work owed after a restart
     runs (R1.31). ``promoting`` says that the Ready condition may already say what the lifecycle will say next (R1.24).
+    ``answer`` is the last answer to a live snapshot request that got through, ``answered_at`` the resourceVersion it made;
+    ``answers`` are all answers by request, which only a strict agent remembers (R3.22).
     """
 
     pod: Obj
@@ -49,6 +51,9 @@ class Tracked:
     retry_inputs: Any = None
     retry_pause: float = 0.0
     restarted_at: float = float("-inf")
+    answer: str = ""
+    answered_at: int = 0
+    answers: dict[str, str] = field(default_factory=dict)
     work: asyncio.Lock = field(default_factory=asyncio.Lock)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 

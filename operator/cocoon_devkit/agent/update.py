@@ -1,12 +1,8 @@
-"""What a change of a tracked pod asks for: sleep, wake, or nothing but an echo of the generation (3.1).
-
-Live snapshot requests (3.5) are another input of the same dispatch; they belong in front of it, where the incoming pod has
-not replaced the tracked copy yet.
-"""
+"""What a change of a tracked pod asks for: a live snapshot, then sleep, wake, or an echo of the generation (3.1, 3.5)."""
 
 from __future__ import annotations
 
-from cocoon_devkit.agent import podview, retry
+from cocoon_devkit.agent import livesnapshot, podview, retry
 from cocoon_devkit.agent.context import Context
 from cocoon_devkit.agent.create import ProviderError, create_pod
 from cocoon_devkit.agent.hibernate import hibernate, lift
@@ -30,6 +26,7 @@ async def update_pod(context: Context, pod: Obj) -> None:
         if not context.table.current(tracked):
             raise ProviderError("the pod was let go meanwhile")
         tracked.replace_pod(pod)
+        await livesnapshot.serve(context, tracked)
         await dispatch(context, tracked)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cocoon_devkit.agent import retry, wire
 from cocoon_devkit.agent.context import Context
-from cocoon_devkit.agent.create import BringUpError, restore_vm
+from cocoon_devkit.agent.create import BringUpError, publish_id_first, restore_vm
 from cocoon_devkit.agent.readiness import attach, finish_later
 from cocoon_devkit.agent.tracked import Tracked
 
@@ -13,6 +13,7 @@ async def wake(context: Context, tracked: Tracked) -> None:
     """Wake the VM of a pod; the caller holds ``tracked.work``. A failure leaves no VM and is retried later."""
     await context.lifecycle.write(tracked, tracked.pod, wire.CREATING)
     await context.lifecycle.patch(tracked, {wire.VM_ID: None, wire.VM_IP: None, wire.POST_CLONE_STATE: None})
+    await publish_id_first(context, tracked)
     try:
         vm = await restore_vm(context, tracked)
     except BringUpError as error:

@@ -28,6 +28,9 @@ CLONE_FROM_DIR: Final = "vm.cocoonstack.io/clone-from-dir"
 BACKEND: Final = "vm.cocoonstack.io/backend"
 PROBE_PORT: Final = "vm.cocoonstack.io/probe-port"
 
+# What a user asks for (3.5).
+SNAPSHOT: Final = "vm.cocoonstack.io/snapshot"
+
 # What the agent answers.
 VM_ID: Final = "vm.cocoonstack.io/id"
 VM_IP: Final = "vm.cocoonstack.io/ip"
@@ -37,6 +40,7 @@ LIFECYCLE_MESSAGE: Final = "vm.cocoonstack.io/lifecycle-state-message"
 POST_CLONE_STATE: Final = "vm.cocoonstack.io/post-clone-state"
 POST_CLONE_HINT: Final = "vm.cocoonstack.io/post-clone-hint"
 POST_CLONE_ERRORS: Final = "vm.cocoonstack.io/post-clone-errors"
+SNAPSHOT_STATUS: Final = "vm.cocoonstack.io/snapshot-status"
 
 AGENT_KEYS: Final = frozenset(
     {
@@ -48,7 +52,7 @@ AGENT_KEYS: Final = frozenset(
         POST_CLONE_STATE,
         POST_CLONE_HINT,
         POST_CLONE_ERRORS,
-        "vm.cocoonstack.io/snapshot-status",
+        SNAPSHOT_STATUS,
     }
 )
 """Annotations that the agent writes: a change in one of them is never news for the agent."""
@@ -77,7 +81,7 @@ MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 DOCKER_MANIFEST: Final = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST: Final = "application/vnd.docker.distribution.manifest.list.v2+json"
-SNAPSHOT: Final = "application/vnd.cocoonstack.snapshot.v1+json"
+SNAPSHOT_V1: Final = "application/vnd.cocoonstack.snapshot.v1+json"
 SNAPSHOT_V2: Final = "application/vnd.cocoonstack.snapshot.v2+json"
 SNAPSHOT_CONFIG: Final = "application/vnd.cocoonstack.snapshot.config.v1+json"
 OS_IMAGE: Final = "application/vnd.cocoonstack.os-image.v1+json"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 
-from cocoon_operator.api import quantity
+from cocoon_operator.api import quantity, setrules
 from cocoon_operator.api.conditions import Condition
 from cocoon_operator.api.enums import (
     AgentMode,
@@ -19,23 +19,9 @@ from cocoon_operator.api.enums import (
     SnapshotPolicy,
     ToolboxMode,
 )
-from cocoon_operator.api.wire import CRD_DEFAULT, Bool, Int32, Int64, WireModel, list_map, rules
+from cocoon_operator.api.wire import CRD_DEFAULT, Bool, Int32, Int64, WireModel, list_map
 
 DEFAULT_POOL: Final = "default"
-
-_RELEASE_RULE: Final = (
-    "!has(self.hibernatePolicy) || self.hibernatePolicy != 'release' || "
-    "((!has(self.agent.replicas) || self.agent.replicas == 0) && "
-    "(!has(self.toolboxes) || size(self.toolboxes) == 0))"
-)
-_CLASS_RULE: Final = (
-    "!has(oldSelf.snapshotCompatibilityClass) || (has(self.snapshotCompatibilityClass) && "
-    "self.snapshotCompatibilityClass == oldSelf.snapshotCompatibilityClass)"
-)
-_SET_RULES: Final = rules(
-    (_RELEASE_RULE, "hibernatePolicy=release requires agent.replicas=0 and no toolboxes"),
-    (_CLASS_RULE, "snapshotCompatibilityClass is immutable once set"),
-)
 
 
 def _quantity(value: Any) -> Any:
@@ -134,9 +120,11 @@ class VMOptions(WireModel):
 class AgentSpec(VMOptions):
     """The main agent, and the sub-agents that are forked from it."""
 
+    model_config = ConfigDict(json_schema_extra=setrules.AGENT)
+
     replicas: Annotated[Int32, Field(ge=0)] = Field(default=0, json_schema_extra=dict(CRD_DEFAULT))
     """Number of sub-agents. The main agent exists in addition to them."""
-    image: str = Field(min_length=1)
+    image: str = Field(min_length=1, json_schema_extra={"maxLength": setrules.MAX_IMAGE})
     """Image that the VM is cloned or run from."""
     mode: AgentMode = Field(default=AgentMode.CLONE, json_schema_extra=dict(CRD_DEFAULT))
     """Clone the VM from a snapshot image, or run it from a disk image."""
@@ -149,9 +137,13 @@ class AgentSpec(VMOptions):
 class ToolboxSpec(VMOptions):
     """A VM beside the agents, or a machine that exists anyway."""
 
-    name: str = Field(min_length=1, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    model_config = ConfigDict(json_schema_extra=setrules.TOOLBOX)
+
+    name: str = Field(
+        min_length=1, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", json_schema_extra={"maxLength": setrules.MAX_NAME}
+    )
     """Name of the toolbox, part of its pod's and its VM's name."""
-    image: str = ""
+    image: str = Field(default="", json_schema_extra={"maxLength": setrules.MAX_IMAGE})
     """Image that the VM is run or cloned from; not used in mode static."""
     mode: ToolboxMode = Field(default=ToolboxMode.RUN, json_schema_extra=dict(CRD_DEFAULT))
     """Run the VM from a disk image, clone it from a snapshot image, or only represent a machine that exists anyway."""
@@ -166,7 +158,7 @@ class ToolboxSpec(VMOptions):
 class CocoonSetSpec(WireModel):
     """What a user asks for."""
 
-    model_config = ConfigDict(json_schema_extra=_SET_RULES)
+    model_config = ConfigDict(json_schema_extra=setrules.SPEC)
 
     suspend: Bool = False
     """Save every VM and put it to sleep; hibernatePolicy says what becomes of the pods."""
@@ -185,7 +177,9 @@ class CocoonSetSpec(WireModel):
     """Node that the main agent is pinned to. Changing it moves the agent, its memory included."""
     agent: AgentSpec
     """The main agent and its sub-agents."""
-    toolboxes: tuple[ToolboxSpec, ...] = ()
+    toolboxes: Annotated[
+        tuple[ToolboxSpec, ...], Field(json_schema_extra={"maxItems": setrules.MAX_TOOLBOXES, **setrules.TOOLBOXES})
+    ] = ()
     """VMs and machines beside the agents."""
 
 

@@ -22,11 +22,22 @@ from pydantic import BaseModel
 from cocoon_operator.api import keys
 from cocoon_operator.api.cocoonset import CocoonSetSpec, CocoonSetStatus
 from cocoon_operator.api.hibernation import CocoonHibernationSpec, CocoonHibernationStatus
-from cocoon_operator.api.wire import CRD_DEFAULT
+from cocoon_operator.api.wire import CRD_DEFAULT, Rule, rules
 
 _HEADER: Final = "# Generated from cocoon_operator.api by `make generate`; edit the models, not this file.\n---\n"
 _CATEGORY: Final = "cocoon"
 _FULL_RANGE: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+# Not "required": that would refuse every write to an object which an older CRD let in without a spec, the removal of its
+# finalizer included, and so keep its namespace from going (W-61).
+_SPEC_REQUIRED: Final = rules(
+    Rule(
+        "has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",
+        "must be given",
+        field=".spec",
+        reason="FieldValueRequired",
+        ratchets=True,
+    )
+)
 _NOT_STRUCTURAL: Final = frozenset({"$defs", "$ref", "title", "default", *CRD_DEFAULT})
 
 
@@ -165,7 +176,7 @@ def _object_schema(kind: Kind) -> dict[str, Any]:
     return {
         "type": "object",
         "description": kind.description,
-        "required": ["spec"],
+        **_SPEC_REQUIRED,
         "properties": {
             "apiVersion": {"type": "string", "description": "Version of this object's schema."},
             "kind": {"type": "string", "description": "Kind of this object."},

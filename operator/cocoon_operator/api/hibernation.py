@@ -15,9 +15,9 @@ from pydantic import ConfigDict, Field
 from cocoon_operator.api import conditions
 from cocoon_operator.api.conditions import Condition
 from cocoon_operator.api.enums import Desire, HibernationPhase
-from cocoon_operator.api.wire import Int64, WireModel, list_map, rules
+from cocoon_operator.api.wire import Int64, Rule, WireModel, list_map, rules
 
-_IMMUTABLE: Final = rules(("self == oldSelf", "spec.podRef is immutable"))
+_IMMUTABLE: Final = rules(Rule("self == oldSelf", "spec.podRef is immutable"))
 
 
 class PodReference(WireModel):

@@ -6,6 +6,7 @@ Reading is lenient where the API server is: unknown fields are ignored, null and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -25,9 +26,29 @@ def list_map(key: str) -> dict[str, Any]:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
-def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Return the schema note of CEL rules, given as (expression, message)."""
-    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One CEL rule of a CRD.
+
+    ``field`` is the field that the refusal names, below the one that the rule hangs on; ``reason`` is one of the API
+    server's words for a refusal. ``ratchets``: the expression looks at ``oldSelf``, which is an optional then.
+    """
+
+    rule: str
+    message: str
+    field: str = ""
+    reason: str = ""
+    ratchets: bool = False
+
+    def note(self) -> dict[str, Any]:
+        """Return the rule as the schema has it."""
+        optional = {"fieldPath": self.field, "reason": self.reason, "optionalOldSelf": self.ratchets}
+        return {"rule": self.rule, "message": self.message, **{key: value for key, value in optional.items() if value}}
+
+
+def rules(*given: Rule) -> dict[str, Any]:
+    """Return the schema note of CEL rules."""
+    return {"x-kubernetes-validations": [rule.note() for rule in given]}
 
 
 class WireModel(BaseModel):

@@ -143,5 +143,5 @@ async def test_the_cpu_class_is_a_label_only_where_it_is_configured(kube: Kube, 
 
 @pytest.mark.scenario("N190")
 def test_an_unknown_orphan_policy_refuses_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="orphan policy"):
+    with pytest.raises(ValueError, match="orphan_policy is one of destroy, keep, alert"):
         NodeSettings(name="n1", state_dir=tmp_path, orphan_policy="adopt")

@@ -109,8 +109,43 @@ def test_what_is_required(kind: crd.Kind, path: str, required: list[str]) -> Non
     assert sorted(_at(kind, path)["required"]) == required
 
 
-def test_w61_spec_is_required_in_both_kinds() -> None:
-    assert [_schema(kind)["required"] for kind in crd.KINDS] == [["spec"], ["spec"]]
+@pytest.mark.parametrize("kind", crd.KINDS)
+def test_w61_spec_is_asked_for_by_a_rule_since_required_would_lock_in_an_older_object_without_one(
+    kind: crd.Kind,
+) -> None:
+    schema = _schema(kind)
+    assert "required" not in schema
+    [rule] = schema["x-kubernetes-validations"]
+    assert (rule["fieldPath"], rule["reason"], rule["optionalOldSelf"]) == (".spec", "FieldValueRequired", True)
+
+
+def test_a_rule_that_hangs_above_what_it_judges_looks_at_the_old_object() -> None:
+    """Else a write to something else would be refused for what an older CRD let in (CS-3); the others are Go's own."""
+    above = [
+        *_schema(crd.COCOON_SET)["x-kubernetes-validations"],
+        *_at(crd.COCOON_SET, "spec")["x-kubernetes-validations"],
+    ]
+    of_old = {
+        "hibernatePolicy=release requires agent.replicas=0 and no toolboxes",
+        "snapshotCompatibilityClass is immutable once set",
+    }
+    assert {rule["message"] for rule in above if "optionalOldSelf" not in rule} == of_old
+
+
+@pytest.mark.parametrize("part", ["spec.agent", "spec.toolboxes", "spec.toolboxes[]"])
+def test_a_rule_that_hangs_on_what_it_judges_is_skipped_where_nothing_changed(part: str) -> None:
+    """A rule that looks at the old object never is; so none of these does."""
+    rules = _at(crd.COCOON_SET, part)["x-kubernetes-validations"]
+    assert rules
+    assert [rule for rule in rules if "oldSelf" in rule["rule"]] == []
+
+
+def test_a_refusal_names_a_field_that_exists() -> None:
+    for kind in crd.KINDS:
+        for path, node in _nodes(_schema(kind)):
+            for rule in node.get("x-kubernetes-validations", ()):
+                field = rule.get("fieldPath", "").removeprefix(".")
+                assert not field or field in node["properties"], f"{path}: {field}"
 
 
 @pytest.mark.parametrize(
@@ -127,9 +162,9 @@ def test_w61_spec_is_required_in_both_kinds() -> None:
         ("status.conditions[].message", {"maxLength": 32768}),
         ("status.conditions[].lastTransitionTime", {"format": "date-time"}),
         ("status.agents[].phase", {}),
-        ("spec.agent.image", {"minLength": 1}),
-        ("spec.toolboxes[].image", {}),
-        ("spec.toolboxes[].name", {"minLength": 1, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
+        ("spec.agent.image", {"minLength": 1, "maxLength": 4096}),
+        ("spec.toolboxes[].image", {"maxLength": 4096}),
+        ("spec.toolboxes[].name", {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
         (
             "spec.snapshotCompatibilityClass",
             {"maxLength": 63, "pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"},

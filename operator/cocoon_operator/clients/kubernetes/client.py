@@ -189,7 +189,11 @@ class KubeClient:
         code = 0
         try:
             async with self._open().request(
-                call.method, self.connection.server + call.path, params=call.query, timeout=limits
+                call.method,
+                self.connection.server + call.path,
+                params=call.query,
+                timeout=limits,
+                allow_redirects=False,
             ) as answer:
                 code = answer.status
                 if code != 200:
@@ -298,6 +302,7 @@ class KubeClient:
                 data=call.body,
                 headers={"Content-Type": call.content_type, "Accept": JSON},
                 timeout=aiohttp.ClientTimeout(total=seconds),
+                allow_redirects=False,
             ) as answer:
                 code = answer.status
                 body = await answer.read()

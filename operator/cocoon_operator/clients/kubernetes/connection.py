@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import ssl
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import aiohttp
+from yarl import URL
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # The kubelet renews a projected token at 80 % of its life, which is ten minutes at least.
@@ -97,7 +99,7 @@ class Connection:
         return context
 
     def open_session(self, *, user_agent: str = "", limit: int = 100) -> aiohttp.ClientSession:
-        """Open a session that sends our identity with every request; the caller closes it."""
+        """Open a session that sends our identity with every request to the API server; the caller closes it."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self.ssl_context()),
             headers={"User-Agent": user_agent} if user_agent else None,
@@ -105,11 +107,16 @@ class Connection:
             proxy=self.proxy or None,
         )
 
+    @functools.cached_property
+    def _origin(self) -> URL:
+        return URL(self.server).origin()
+
     async def _authorize(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        header = await self.credentials.header()
+        header = await self.credentials.header() if request.url.origin() == self._origin else None
         if header is None:
+            # No credentials, or a redirect to somebody else: they are for the API server alone.
             return await handler(request)
         request.headers["Authorization"] = header
         answer = await handler(request)

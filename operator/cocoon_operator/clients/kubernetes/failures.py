@@ -6,6 +6,7 @@ import asyncio
 import email.utils
 import time
 from collections.abc import Mapping
+from typing import Final
 
 import aiohttp
 import msgspec
@@ -46,6 +47,8 @@ class _Status(msgspec.Struct, rename="camel"):
     reason: str = ""
     code: int = 0
 
+
+_LONGEST_WAIT: Final = 86_400.0
 
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: InvalidError,
@@ -109,8 +112,10 @@ def _read_status(body: bytes) -> _Status:
 def _retry_after(headers: Mapping[str, str], *, default: float) -> float:
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
-        return float(text)
+        return min(float(text), _LONGEST_WAIT)
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
+        seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        # A year or an offset that no clock has is an OverflowError.
         return default
+    return min(max(0.0, seconds), _LONGEST_WAIT)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from cocoon_operator.api import keys
+import msgspec
+
+from cocoon_operator.api import keys, setrules
 from cocoon_operator.clients.registry.failures import AuthRefusedError, RegistryError
 from cocoon_operator.clients.registry.patience import TRANSIENT_STATUSES, parse_retry_after
 from cocoon_operator.clients.registry.reference import is_digest
@@ -30,6 +31,32 @@ _DIGEST_HEADER: Final = "Docker-Content-Digest"
 _REGISTRY_HEADER: Final = "Docker-Distribution-Api-Version"
 _CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 _MISSING_CODES: Final = frozenset({"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"})
+_LONGEST_LENGTH: Final = 18
+
+UNREADABLE_IMAGE: Final = "(unreadable)"
+"""A base image that is told but can be the name of none. It differs from every image that a set can ask for."""
+
+T = TypeVar("T")
+
+
+class _Annotations(msgspec.Struct):
+    base_image: object = msgspec.field(name=keys.MANIFEST_BASE_IMAGE, default=None)
+
+
+class _Manifest(msgspec.Struct):
+    annotations: _Annotations | None = None
+
+
+class _Error(msgspec.Struct):
+    code: object = None
+
+
+class _Errors(msgspec.Struct):
+    errors: list[_Error] | None = None
+
+
+_MANIFEST: Final = msgspec.json.Decoder(_Manifest)
+_ERRORS: Final = msgspec.json.Decoder(_Errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +82,16 @@ class Manifest:
 
     @property
     def base_image(self) -> str:
-        """The image that the saved VM was made from, "" where the manifest does not tell."""
-        try:
-            document: Any = json.loads(self.body)
-        except ValueError:
+        """The image that the saved VM was made from, "" where the manifest does not tell.
+
+        Whoever may push can write anything there, and it is repeated in events: see :data:`UNREADABLE_IMAGE`.
+        """
+        document = _read(_MANIFEST, self.body)
+        image = document.annotations.base_image if document is not None and document.annotations is not None else None
+        if not isinstance(image, str):
             return ""
-        annotations = document.get("annotations") if isinstance(document, dict) else None
-        image = annotations.get(keys.MANIFEST_BASE_IMAGE) if isinstance(annotations, dict) else None
-        return image if isinstance(image, str) else ""
+        readable = len(image) <= setrules.MAX_IMAGE and image.isprintable() and " " not in image
+        return image if readable else UNREADABLE_IMAGE
 
 
 def read_digest(reply: Reply, target: Target) -> str:
@@ -80,7 +109,7 @@ def read_digest(reply: Reply, target: Target) -> str:
 def read_length(reply: Reply, target: Target) -> int:
     """Return the size that the answer to a HEAD names, in bytes; :class:`RegistryError` when it names none."""
     length = reply.headers.get("Content-Length", "")
-    if not (length.isascii() and length.isdigit()):
+    if not (length.isascii() and length.isdigit() and len(length) <= _LONGEST_LENGTH):
         raise RegistryError(f"the answer for {target.name} has no Content-Length")
     return int(length)
 
@@ -106,12 +135,8 @@ def is_registrys_own(reply: Reply) -> bool:
 
 def error_codes(reply: Reply) -> list[str]:
     """Return the distribution specification's error codes of an answer. Its messages are free text and are left alone."""
-    try:
-        document: Any = json.loads(reply.body)
-    except ValueError:
-        return []
-    errors = document.get("errors") if isinstance(document, dict) else None
-    codes = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    document = _read(_ERRORS, reply.body)
+    codes = [error.code for error in document.errors or ()] if document is not None else []
     return [code for code in codes if isinstance(code, str) and _CODE.fullmatch(code)]
 
 
@@ -129,3 +154,11 @@ def refusal(reply: Reply, target: Target, asked: str) -> RegistryError:
         transient=reply.status in TRANSIENT_STATUSES,
         retry_after=parse_retry_after(reply.headers.get("Retry-After")),
     )
+
+
+def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+    """Return what a body holds of the fields that are looked at, None when it cannot be read; nothing else of it is kept."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

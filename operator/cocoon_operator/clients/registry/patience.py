@@ -75,8 +75,9 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
         return float(text[:9])
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
+    except (ValueError, OverflowError):
+        # A year or an offset that no clock has is an OverflowError.
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 from yarl import URL
 
 from cocoon_operator.clients.registry.challenge import Challenge
@@ -28,6 +28,17 @@ _LONGEST_LIFETIME: Final = 86_400.0
 _LARGEST_SKEW: Final = 60.0
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _CLIENT_ID: Final = "cocoon-operator"
+_HOSTNAME: Final = re.compile(r"[0-9A-Za-z.:_-]{1,253}")
+_OWN_SCOPE: Final = re.compile(r"repository(?:\([a-z]+\))?:(?P<repository>[^:]+):(?:\*|[a-z_]+(?:,[a-z_]+)*)")
+
+
+class _Answer(msgspec.Struct):
+    token: str | None = None
+    access_token: str | None = None
+    expires_in: object = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +66,13 @@ def parse_service(challenge: Challenge, *, secure: bool) -> TokenService:
         realm = URL(challenge.get("realm"))
     except ValueError:
         raise RegistryError("the registry names a token service that is no address") from None
-    if realm.scheme not in {"http", "https"} or not realm.raw_host:
+    host = realm.raw_host or ""
+    if realm.scheme not in {"http", "https"} or not _HOSTNAME.fullmatch(host):
         raise RegistryError("the registry names a token service that is no http address")
-    if secure and realm.scheme == "http" and not is_loopback(realm.raw_host):
-        raise RegistryError(
-            f"the registry names the token service {realm.raw_host} without TLS: credentials are not sent there"
-        )
+    if realm.raw_user is not None or realm.raw_password is not None:
+        raise RegistryError(f"the registry names the token service {host} with credentials of its own")
+    if secure and realm.scheme == "http" and not is_loopback(host):
+        raise RegistryError(f"the registry names the token service {host} without TLS: credentials are not sent there")
     return TokenService(realm, challenge.get("service"))
 
 
@@ -86,8 +98,9 @@ class TokenCache:
     async def get(
         self, service: TokenService, repository: str, credential: Credential, actions: str, *, also: str = ""
     ) -> str:
-        """Return a token for ``actions`` (:data:`READ` or :data:`EVERYTHING`); ``also`` is a scope the registry named.
+        """Return a token for ``actions`` (:data:`READ` or :data:`EVERYTHING`); ``also`` is what the registry named as scope.
 
+        Of ``also``, only what is for this very repository is asked for: a token for another one would be shown to this registry.
         A service that refuses everything to credentials that may only read is asked for reading alone. Raises
         :class:`AuthRefusedError` or :class:`RegistryError`.
         """
@@ -131,7 +144,7 @@ class TokenCache:
     async def _fetch(
         self, service: TokenService, repository: str, credential: Credential, actions: str, also: str
     ) -> _Entry:
-        scopes = [f"repository:{repository}:{actions}", *([also] if also else [])]
+        scopes = [f"repository:{repository}:{actions}", *_own(also, repository)]
         reply = await self._ask(service, scopes, credential)
         host = service.realm.raw_host
         if reply.status in {401, 403}:
@@ -143,7 +156,7 @@ class TokenCache:
                 transient=reply.status in TRANSIENT_STATUSES,
                 retry_after=parse_retry_after(reply.headers.get("Retry-After")),
             )
-        token, lifetime = _parse_token(reply.body, f"{host}")
+        token, lifetime = parse_token(reply.body, f"{host}")
         if actions == EVERYTHING:
             self._reads_only = False
         until = self._clock() + lifetime - min(_LARGEST_SKEW, lifetime / 5)
@@ -169,16 +182,22 @@ def authorization(value: str) -> dict[str, str]:
     return {"Authorization": value} if value else {}
 
 
-def _parse_token(body: bytes, host: str) -> tuple[str, float]:
+def parse_token(body: bytes, host: str) -> tuple[str, float]:
+    """Read a token service's answer: the token and its life in seconds, at most a day. Raises :class:`RegistryError`."""
     try:
-        answer: Any = json.loads(body)
-    except ValueError:
-        answer = None
-    fields = answer if isinstance(answer, dict) else {}
-    token = fields.get("token") or fields.get("access_token")
-    if not isinstance(token, str) or not _VISIBLE.fullmatch(token):
+        answer = _DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        answer = _Answer()
+    token = answer.token or answer.access_token or ""
+    if not _VISIBLE.fullmatch(token):
         raise RegistryError(f"the token service {host} answered without a token")
-    lifetime = fields.get("expires_in")
+    lifetime = answer.expires_in
     if isinstance(lifetime, bool) or not isinstance(lifetime, (int, float)) or not lifetime >= 0:
         lifetime = _LIFETIME_UNTOLD
-    return token, min(float(lifetime), _LONGEST_LIFETIME)
+    return token, float(min(lifetime, _LONGEST_LIFETIME))
+
+
+def _own(scope: str, repository: str) -> list[str]:
+    """Return the parts of a scope that are for this repository."""
+    found = ((word, _OWN_SCOPE.fullmatch(word)) for word in scope.split(" "))
+    return [word for word, match in found if match is not None and match["repository"] == repository]

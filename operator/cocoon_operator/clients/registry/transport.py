@@ -11,7 +11,7 @@ import errno
 import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import aiohttp
@@ -23,6 +23,8 @@ from cocoon_operator.clients.registry.proxies import proxy_for
 
 CONNECTIONS_PER_HOST: Final = 32
 MANIFEST_LIMIT: Final = 4 * 1024 * 1024
+ANSWER_LIMIT: Final = 256 * 1024
+"""Bytes of every other answer: a token, an error."""
 
 RequestHook: TypeAlias = Callable[[str, "int | str"], None]
 
@@ -46,11 +48,11 @@ async def _never_send_again(
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP answer, read to its end. ``body`` is empty for HEAD."""
+    """An HTTP answer, read to its end. ``body`` is empty for HEAD. It may hold a token, so its representation is the status."""
 
     status: int
-    headers: CIMultiDictProxy[str]
-    body: bytes = b""
+    headers: CIMultiDictProxy[str] = field(repr=False)
+    body: bytes = field(default=b"", repr=False)
 
 
 class Transport:
@@ -86,13 +88,14 @@ class Transport:
     ) -> Reply:
         """Send one request and read its answer. Redirects are answers: credentials never follow one.
 
-        Raises :class:`NoAnswerError`, and :class:`RegistryError` for an answer that is too large to be one.
+        Raises :class:`NoAnswerError`, and :class:`RegistryError` for an answer that is too large to be one or packed.
         """
         if self._closed:
             raise RegistryError("the registry client is closed")
         code: int | str = "cancelled"
+        limit = MANIFEST_LIMIT if kind == "inspect" else ANSWER_LIMIT
         try:
-            reply = await self._exchange(method, url, headers or {}, body)
+            reply = await self._exchange(method, url, headers or {}, body, limit)
             code = reply.status
         except (aiohttp.ClientError, OSError, ValueError) as error:
             code, reason = _describe(error, url, self._attempt)
@@ -100,12 +103,19 @@ class Transport:
         finally:
             if self._on_request is not None:
                 self._on_request(kind, code)
-        if len(reply.body) > MANIFEST_LIMIT:
-            raise RegistryError(f"{url.raw_host} answered with more than {MANIFEST_LIMIT >> 20} MiB")
+        if len(reply.body) > limit:
+            raise RegistryError(f"{url.raw_host} answered with more than {_size(limit)}")
+        if reply.body and reply.headers.get("Content-Encoding", "identity") != "identity":
+            raise RegistryError(f"{url.raw_host} answered in an encoding that was not asked for")
         return reply
 
     async def _exchange(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | Sequence[tuple[str, str]] | None
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | Sequence[tuple[str, str]] | None,
+        limit: int,
     ) -> Reply:
         data = body if body is None or isinstance(body, bytes) else aiohttp.FormData(body)
         async with self._open().request(
@@ -117,7 +127,7 @@ class Transport:
             proxy=proxy_for(url, self._env),
             timeout=aiohttp.ClientTimeout(total=self._attempt),
         ) as response:
-            return Reply(response.status, response.headers, await _read(response))
+            return Reply(response.status, response.headers, await _read(response, limit))
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -127,6 +137,8 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "cocoon-operator", "Accept-Encoding": "identity"},
                 middlewares=(_never_send_again,),
+                # What was not asked for is not unpacked: a few kilobytes could become gigabytes.
+                auto_decompress=False,
             )
         return self._session
 
@@ -145,14 +157,18 @@ def default_tls() -> ssl.SSLContext:
     return context
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     body = bytearray()
     async for chunk in response.content.iter_chunked(64 * 1024):
         body += chunk
-        if len(body) > MANIFEST_LIMIT:
+        if len(body) > limit:
             response.close()
             break
     return bytes(body)
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
 
 
 def _describe(error: Exception, url: URL, attempt: float) -> tuple[str, str]:
