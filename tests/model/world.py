@@ -13,6 +13,7 @@ from cocoon_operator.api.hibernation import Hibernation, hibernation_from_object
 from cocoon_operator.api.pod import Pod, pod_from_object
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
 from cocoon_operator.reconcile.reconciler import Reconciler
+from cocoon_operator.reconcile.records import can_have_pod
 from cocoon_operator.reconcile.view import Outcome, View
 from tests.model.agent import ModelAgent
 from tests.model.apiserver import ModelAPIServer, ModelClock, Object, cocoonset
@@ -255,8 +256,18 @@ class World:
             if kind == "hibernation" and a_namespace == namespace
         )
         target = set_from_object(copy.deepcopy(found)) if found is not None else None
-        driven = frozenset(item.name for item in hibernations)
+        driven = frozenset(item.name for item in hibernations if target and can_have_pod(target, item.pod_name))
         return View(target, tuple(pods), hibernations, self.clock.now(), driven)
+
+    def lone_view(self, pod: str, namespace: str = "ns") -> View:
+        """What lives under the key of a pod outside every set."""
+        everything = [
+            hibernation_from_object(copy.deepcopy(obj))
+            for (kind, _, _), obj in sorted(self.cache.objects.items())
+            if kind == "hibernation"
+        ]
+        found = tuple(item for item in everything if (item.namespace, item.pod_name) == (namespace, pod))
+        return View(None, (), found, self.clock.now(), frozenset(item.name for item in found))
 
     async def reconcile(self, name: str = "demo", namespace: str = "ns") -> Outcome:
         """One run on what the operator has seen so far."""

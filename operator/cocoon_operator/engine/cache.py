@@ -31,7 +31,7 @@ from cocoon_operator.engine.triggers import (
     sets_of_pod,
 )
 from cocoon_operator.reconcile.objects import SetObject
-from cocoon_operator.reconcile.records import can_have
+from cocoon_operator.reconcile.records import can_have_pod
 from cocoon_operator.reconcile.view import View
 
 
@@ -101,7 +101,7 @@ class Cache:
             found = self.sets.get(Key(pod.namespace, owner.name)) if owner is not None else None
             return identify_set(found).key if found is not None and pod.owned_by(found.uid) else own
         candidates = [found for key in sets_of_hibernation(obj) if (found := self.sets.get(key)) is not None]
-        fitting = [found for found in candidates if _can_have_pod(found, obj.pod_name)]
+        fitting = [found for found in candidates if can_have_pod(found, obj.pod_name)]
         oldest = min(fitting, key=lambda found: (found.creation_timestamp, found.uid), default=None)
         return identify_set(oldest).key if oldest is not None else own
 
@@ -285,8 +285,3 @@ def _set_group(pod: Pod) -> Iterable[Key]:
 def _groups(obj: Hibernation) -> Iterable[Key]:
     """Under every set it maps to by name, and under its pod: no list is ever searched."""
     return {*sets_of_hibernation(obj), lone_key(obj.namespace, obj.pod_name)}
-
-
-def _can_have_pod(target: SetObject, pod_name: str) -> bool:
-    member = pod_name.removeprefix(f"{target.name}-")
-    return member != pod_name and can_have(target, member, names.vm_name_of_pod(target.namespace, pod_name))

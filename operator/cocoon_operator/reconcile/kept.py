@@ -53,14 +53,20 @@ def report(run: Run) -> None:
     for member in held:
         holder = run.holders[member.pod_name]
         run.find("HeldByHibernation", f"{member.vm_name} is held asleep by CocoonHibernation {holder}")
-    stored = tags.stored_names(run, tags.KEPT)
-    reason = str(run.stored(tags.CONDITION).get("reason", ""))
-    if run.snapshot is None and reason in _OVER and (stored or asleep_names(run)):
-        run.snapshot = resting(run, waking=stored - held_names(run))
+    _report_tags(run)
     run.at_rest = bool(held) and all(
         _at_rest(run, member.pod_name) if run.held(member.pod_name) else _ready(run, member.pod_name)
         for member in members_of(run.set, run.set.spec)
     )
+
+
+def _report_tags(run: Run) -> None:
+    found = run.snapshot or tags.stored(run)
+    if found.reason not in _OVER:
+        return
+    named = tags.named(found) if found.reason == tags.KEPT else frozenset()
+    if named or asleep_names(run):
+        run.snapshot = resting(run, waking=named - held_names(run))
 
 
 def tidy(run: Run) -> dict[str, str | None]:

@@ -72,6 +72,12 @@ def can_have(target: SetObject, member: str, vm_name: str) -> bool:
     return vm_name in listed_names(target) or vm_name in _status_names(target)
 
 
+def can_have_pod(target: SetObject, pod_name: str) -> bool:
+    """Whether a pod of this name can be, or have been, one of the set's."""
+    member = pod_name.removeprefix(f"{target.name}-")
+    return member != pod_name and can_have(target, member, names.vm_name_of_pod(target.namespace, pod_name))
+
+
 def names_text(values: Iterable[str]) -> str:
     """The format of ``delete-vm-names``: sorted, without duplicates, joined by commas."""
     return ",".join(sorted(set(values)))

@@ -46,6 +46,18 @@ def stored_names(run: Run, reason: str) -> frozenset[str]:
     return records.condition_names(run.set, reason)
 
 
+def stored(run: Run) -> SnapshotState:
+    """The stored condition; its reason is "" when there is none."""
+    entry = run.stored(CONDITION)
+    return SnapshotState(str(entry.get("status", "")), str(entry.get("reason", "")), str(entry.get("message", "")))
+
+
+def named(found: SnapshotState) -> frozenset[str]:
+    """The VM names before the colon of a message that :func:`state` made."""
+    head, colon, _ = found.message.partition(": ")
+    return frozenset(head.split(", ")) if colon else frozenset()
+
+
 def scoped(run: Run) -> frozenset[str]:
     """The only VM names that can have a tag, where the stored condition lists them."""
     return stored_names(run, TAG_DROP_PENDING) | stored_names(run, KEPT)
@@ -58,7 +70,7 @@ def owed(run: Run, vm_name: str) -> bool:
         scope = scoped(run)
         return vm_name in scope if scope else may_exist(run)
     if found.reason in (TAG_DROP_PENDING, KEPT):
-        return vm_name in found.message.partition(": ")[0].split(", ")
+        return vm_name in named(found)
     return found.reason != NO_SNAPSHOT
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cocoon_operator.api import keys
+from cocoon_operator.api.hibernation import hibernation_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
 from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.engine import Engine, EngineSettings, LeaseLostError, Ports
@@ -180,7 +181,7 @@ async def test_kopfs_events_reach_the_reconciler(api: KubeApiServer, client: Kub
         held["spec"] = {"podRef": {"name": "demo-0"}}
         engine.see(keys.PLURAL_HIBERNATIONS, "ADDED", held)
         await until(lambda: len(replica.views) == 2)
-        assert replica.views[-1].hibernations == (held,)
+        assert replica.views[-1].hibernations == (hibernation_from_object(held),)
         engine.see(keys.PLURAL_HIBERNATIONS, "DELETED", held)
         await until(lambda: len(replica.views) == 3)
         engine.see(keys.PLURAL_SETS, "DELETED", api.objects[f"{BASE}/cocoonsets/demo"])

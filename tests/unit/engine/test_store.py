@@ -25,7 +25,7 @@ def identify(thing: Thing) -> Identity:
 
 
 def store() -> Store[Thing]:
-    return Store(identify, lambda thing: Key("ns", thing.team) if thing.team else None)
+    return Store(identify, lambda thing: [Key("ns", thing.team)] if thing.team else [])
 
 
 A = Key("ns", "a")

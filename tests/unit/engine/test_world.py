@@ -11,10 +11,12 @@ import pytest
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.errors import AlreadyExistsError, ConflictError, UnavailableError
+from cocoon_operator.api.hibernation import hibernation_from_object
 from cocoon_operator.api.pod import Pod, pod_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.store import Key
+from cocoon_operator.engine.triggers import lone_key
 from cocoon_operator.engine.world import World
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
 from tests.unit.kubernetes.kube_api_server import Fault, KubeApiServer
@@ -405,11 +407,15 @@ def test_a_hibernation_maps_to_sets_by_name(ground: Ground, pod: str, vm: str, m
         "spec": {"podRef": {"name": pod}},
         "status": {"vmName": vm},
     }
-    ground.cache.see_hibernation(obj)
-    assert ground.enqueued == ([DEMO] if maps else [])
-    assert ground.cache.view(DEMO, NOW).hibernations == ((obj,) if maps else ())
-    ground.cache.lose_hibernation(obj)
+    hibernation = hibernation_from_object(obj)
+    home = DEMO if pod == "demo-0" else lone_key("ns", pod)
+    ground.cache.see_hibernation(hibernation)
+    assert set(ground.enqueued) == {home} | ({DEMO} if maps else set())
+    assert ground.cache.view(DEMO, NOW).hibernations == ((hibernation,) if maps else ())
+    assert ground.cache.view(home, NOW).driven == {"h"}
+    ground.cache.lose_hibernation(hibernation)
     assert ground.cache.view(DEMO, NOW).hibernations == ()
+    assert ground.cache.view(home, NOW).driven == frozenset()
 
 
 @pytest.mark.asyncio

@@ -66,7 +66,7 @@ async def test_the_phase_of_a_hibernation_does_not_decide_on_a_restore(world: Wo
 
 
 @pytest.mark.scenario("S246")
-@pytest.mark.parametrize(("desire", "phase"), [("Hibernate", "Hibernated"), ("Hibernate", ""), ("Wake", "Hibernating")])
+@pytest.mark.parametrize(("desire", "phase"), [("Hibernate", "Hibernated"), ("Hibernate", ""), ("Hibernate", "Active")])
 async def test_nothing_is_booted_for_a_hibernation_to_put_to_sleep(world: World, desire: str, phase: str) -> None:
     """Design 4.2: a VM held asleep with its pod gone stays absent."""
     digest = await asleep(world)

@@ -328,7 +328,7 @@ async def test_a_sleeping_pod_without_a_place_does_not_hold_the_set_for_ever(wor
 async def test_a_suspended_set_waits_for_events_alone(world: World) -> None:
     await asleep(world)
     outcome = await world.run()
-    assert (outcome.requeue_after, outcome.error, outcome.again) == (None, None, False)
+    assert (outcome.requeue_after, outcome.error) == (None, None)
 
 
 @pytest.mark.scenario("S142")

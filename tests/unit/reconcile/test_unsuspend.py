@@ -64,7 +64,7 @@ async def test_without_a_flag_there_is_nothing_to_do(world: World) -> None:
 
 
 @pytest.mark.scenario("S190", "S191")
-@pytest.mark.parametrize(("desire", "phase"), [("Hibernate", ""), ("Hibernate", "Hibernated"), ("Wake", "Hibernating")])
+@pytest.mark.parametrize(("desire", "phase"), [("Hibernate", ""), ("Hibernate", "Hibernated"), ("Hibernate", "Failed")])
 async def test_a_held_main_keeps_its_flag_and_a_sub_agent_loses_its(world: World, desire: str, phase: str) -> None:
     options: dict[str, Any] = {"agent": {"replicas": 1}}
     target = set_object(**options)
