@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from typing_extensions import override
 
@@ -19,6 +20,7 @@ from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.engine import Engine, EngineSettings, Ports
 from cocoon_operator.engine.fence import FencedRegistry
 from cocoon_operator.engine.lease import Elector, Periods
+from cocoon_operator.enginemetrics import EngineCollector
 from cocoon_operator.metrics import Metrics
 from cocoon_operator.reconcile.reconciler import Reconciler
 from cocoon_operator.startup import connect
@@ -31,7 +33,8 @@ class Runtime:
         self.config = config
         self.connection = connection
         self._metrics = metrics
-        self._client = KubeClient(connection, observe=metrics.kube_request)
+        self._count = metrics.kube_requests(urlsplit(connection.server).netloc)
+        self._client = KubeClient(connection, observe=self._count)
         self._elector_client: KubeClient | None = None
         self._elector = self._candidate() if config.leader_elect else None
         self._registry = RegistryClient(
@@ -50,6 +53,7 @@ class Runtime:
             measures=metrics,
             elector=self._elector,
         )
+        metrics.add(EngineCollector(self.engine))
 
     @classmethod
     async def open(cls, config: Config, env: Mapping[str, str], metrics: Metrics) -> Runtime:
@@ -75,7 +79,7 @@ class Runtime:
         periods = Periods(self.config.lease_duration, self.config.renew_deadline, self.config.retry_period)
         patience = periods.renew_deadline / 2
         self._elector_client = KubeClient(
-            self.connection, limits=Limits(attempt=patience, budget=patience), observe=self._metrics.kube_request
+            self.connection, limits=Limits(attempt=patience, budget=patience), observe=self._count
         )
         namespace = self.connection.namespace or self.config.lease_namespace
         return Elector(self._elector_client, SystemClock(), namespace=namespace, periods=periods)

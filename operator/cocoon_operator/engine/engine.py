@@ -7,9 +7,9 @@ cancels its work at once and ends: a process that cannot tell whether it leads m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -18,10 +18,10 @@ from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.claims import VmNameIndex
 from cocoon_operator.engine.clock import SystemClock
-from cocoon_operator.engine.controller import Controller, PassObserver, SetReconciler
+from cocoon_operator.engine.controller import Controller, SetReconciler
 from cocoon_operator.engine.events import EventRecorder
 from cocoon_operator.engine.lease import Elector
-from cocoon_operator.engine.podinformer import PodInformer
+from cocoon_operator.engine.podinformer import Freshness, PodInformer
 from cocoon_operator.engine.queue import QueueMeasures, WorkQueue
 from cocoon_operator.engine.resync import Resync
 from cocoon_operator.engine.world import World
@@ -29,6 +29,9 @@ from cocoon_operator.reconcile.objects import set_from_object
 from cocoon_operator.reconcile.ports import Claims, Clock, Cluster, Recorder
 
 log = structlog.get_logger(__name__)
+
+CONTROLLER: Final = "cocoonset"
+"""The name of the controller in metrics (contract 7.1)."""
 
 
 class LeaseLostError(Exception):
@@ -45,14 +48,25 @@ class Ports:
     clock: Clock
 
 
-class EngineMeasures(QueueMeasures, Protocol):
+class ControllerMeasures(QueueMeasures, Protocol):
+    """What one controller and its queue tell about themselves."""
+
+    def passed(self, result: str, seconds: float) -> None:
+        """A pass ended."""
+
+
+class EngineMeasures(Protocol):
     """What the engine tells about itself."""
+
+    def controller(self, name: str, workers: int) -> ControllerMeasures:
+        """Return the measures of a controller."""
+        ...
 
     def leads(self, leading: bool) -> None:
         """Leadership was won or lost."""
 
-    def passed(self, result: str, seconds: float) -> None:
-        """A pass over a set ended."""
+    def event(self, result: str) -> None:
+        """An event was created, counted, dropped, or could not be sent (``failed``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +97,10 @@ class Engine:
         self._settings = settings
         self._elector = elector
         self._measures = measures
-        self.queue = WorkQueue(measures=measures)
+        told = measures.controller(CONTROLLER, settings.workers) if measures is not None else None
+        self.queue = WorkQueue(measures=told)
         self.cache = Cache(self.queue.add)
-        self.recorder = EventRecorder(client, clock)
+        self.recorder = EventRecorder(client, clock, observe=measures.event if measures is not None else None)
         self._informer = PodInformer(client, self.cache, namespace=settings.namespace)
         self._resync = Resync(
             client, self.cache, self.queue.add, interval=settings.resync_interval, namespace=settings.namespace
@@ -99,10 +114,11 @@ class Engine:
             reconciler=build(Ports(world, self.recorder, claims, clock)),
             clock=clock,
             workers=settings.workers,
-            observe=_observer(measures),
+            observe=told.passed if told is not None else None,
         )
         if elector is not None:
             client.set_fence(elector.remaining)
+        self._watched = {plural: Freshness() for plural in (keys.PLURAL_SETS, keys.PLURAL_HIBERNATIONS)}
         self._tasks: list[asyncio.Task[None]] = []
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -110,6 +126,7 @@ class Engine:
 
     def see(self, plural: str, kind: str | None, obj: dict[str, Any]) -> None:
         """Take an event of Kopf's watch of one of the two kinds."""
+        self._watched[plural].touch()
         wanted = self._settings.namespace
         if wanted is not None and obj["metadata"].get("namespace") != wanted:
             return
@@ -195,6 +212,26 @@ class Engine:
             reasons.append(f"CocoonSets not listed for {self._resync.freshness.age:.0f} s")
         return reasons
 
+    # -- what a scrape of the metrics reads ------------------------------------------------------------------------
 
-def _observer(measures: EngineMeasures | None) -> PassObserver | None:
-    return measures.passed if measures is not None else None
+    def silence(self) -> dict[str, float]:
+        """Return the seconds since each resource was last heard of (a list, an event or a bookmark); infinite: never."""
+        listed = self._resync.freshness.age
+        watched = {plural: min(listed, freshness.age) for plural, freshness in self._watched.items()}
+        return {"pods": self._informer.freshness.age, **watched}
+
+    def running(self) -> dict[str, list[float]]:
+        """Return for each controller the seconds that its running passes have taken so far."""
+        return {CONTROLLER: self.queue.ages()}
+
+    def set_statuses(self) -> Iterator[Mapping[str, Any]]:
+        """Return the stored status of every CocoonSet."""
+        return (obj.status for obj in self.cache.sets)
+
+    def hibernation_statuses(self) -> Iterator[Mapping[str, Any]]:
+        """Return the stored status of every CocoonHibernation."""
+        return (obj.get("status") or {} for obj in self.cache.hibernations)
+
+    def pod_count(self) -> int:
+        """Return how many pods of CocoonSets there are."""
+        return len(self.cache.pods)
