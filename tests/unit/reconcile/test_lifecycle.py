@@ -41,7 +41,7 @@ BOX = {"name": "tb", "mode": "run", "image": "tools"}
 @pytest.mark.scenario("S107")
 async def test_a_set_that_does_not_exist_is_done(world: World) -> None:
     outcome = await world.run()
-    assert (outcome.requeue_after, outcome.error, outcome.again) == (None, None, False)
+    assert (outcome.requeue_after, outcome.error) == (None, None)
     assert world.writes() == []
     assert world.registry.requests == []
 
@@ -99,7 +99,7 @@ async def test_a_running_set_waits_for_events_alone(world: World) -> None:
     await up(world)
     outcome = await world.run()
     assert world.phase == "Running"
-    assert (outcome.requeue_after, outcome.error, outcome.again) == (None, None, False)
+    assert (outcome.requeue_after, outcome.error) == (None, None)
 
 
 @pytest.mark.scenario("S111")

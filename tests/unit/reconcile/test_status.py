@@ -312,7 +312,7 @@ async def test_a_set_at_rest_is_neither_written_nor_asked_about(world: World) ->
         outcome = await world.run()
         assert world.writes(mark) == []
         assert world.registry.requests[asked:] == []
-        assert (outcome.requeue_after, outcome.error, outcome.again) == (None, None, False)
+        assert (outcome.requeue_after, outcome.error) == (None, None)
 
 
 @pytest.mark.asyncio
