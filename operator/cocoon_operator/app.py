@@ -17,6 +17,7 @@ import structlog
 
 from cocoon_operator import handlers, kopf_settings, logs
 from cocoon_operator.config import Config, ConfigError, add_flags, load
+from cocoon_operator.engine.ending import end
 from cocoon_operator.health import AddressInUseError, Health, Servers
 from cocoon_operator.heartbeat import Heartbeat
 from cocoon_operator.metrics import Metrics
@@ -92,8 +93,7 @@ class Process:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not work.done():
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await end([work])
             return False
         work.result()
         return True
@@ -136,8 +136,7 @@ class KopfWatch:
         """Let Kopf end, at most five seconds."""
         self._stop.set()
         await asyncio.wait({self.task}, timeout=_KOPF_PATIENCE)
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        await end([self.task])
 
     async def _run(self) -> None:
         registry, settings = kopf.OperatorRegistry(), kopf.OperatorSettings()

@@ -12,6 +12,7 @@ import structlog
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.names import object_key
 from cocoon_operator.engine.cache import Cache
+from cocoon_operator.engine.ending import end
 from cocoon_operator.engine.queue import WorkQueue
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.ports import Clock
@@ -92,9 +93,7 @@ class Controller:
         """Stop at once, in the middle of whatever runs (I9: the Lease is lost)."""
         self._queue.close()
         workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await end(workers)
 
     async def _work(self) -> None:
         while True:

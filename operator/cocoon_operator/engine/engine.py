@@ -19,6 +19,7 @@ from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.claims import VmNameIndex
 from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.controller import Controller, SetReconciler
+from cocoon_operator.engine.ending import end
 from cocoon_operator.engine.events import EventRecorder
 from cocoon_operator.engine.lease import Elector
 from cocoon_operator.engine.podinformer import Freshness, PodInformer
@@ -158,9 +159,7 @@ class Engine:
         drained = await self.controller.drain(self._settings.drain)
         await self.recorder.flush(2.0)
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
         if self._elector is not None and drained:
             await self._elector.release()
         if not self.ended.done():
