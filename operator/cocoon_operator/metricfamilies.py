@@ -90,15 +90,15 @@ TRANSITIONS: Final = (
     Family(
         f"{PREFIX}wake_duration_seconds",
         "histogram",
-        ("outcome",),
-        "How long sets were Waking, until that was done, reversed by an edit, or failed.",
+        ("mode", "outcome"),
+        "How long sets took to wake, in place (retain) or from a released seat (release), as above.",
         _TRANSITION,
     ),
     Family(
         f"{PREFIX}migration_duration_seconds",
         "histogram",
         ("outcome",),
-        "How long sets were Migrating, until that was done, reversed by an edit, or failed.",
+        "How long sets were Migrating, as above.",
         _TRANSITION,
     ),
 )
