@@ -109,7 +109,7 @@ async def test_whatever_a_set_is_annotated_with_the_vm_comes_back(key: str, cont
 @pytest.mark.parametrize("message", [LARGE, "hibernate: " + LARGE, "[" * 100_000])
 @pytest.mark.parametrize("edit", [{}, {"suspend": True}, {"nodeName": "node-b"}], ids=["", "suspend", "migrate"])
 async def test_a_long_message_leaves_a_status_that_can_be_written(
-    state: str, message: str, edit: dict[str, object]
+    state: str, message: str, edit: dict[str, Any]
 ) -> None:
     world = JudgedWorld()
     await up(world)
