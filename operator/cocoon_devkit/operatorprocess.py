@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from cocoon_devkit.chart import NAMESPACE, install_rights
 from cocoon_devkit.cluster import Cluster
@@ -15,18 +16,27 @@ from cocoon_devkit.ports import LOOPBACK, free_ports
 from cocoon_devkit.process import Command, Lifetime, ManagedProcess, clean_environment
 from cocoon_devkit.scratch import RECORDS
 
+EMBEDDED: Final = ("-m", "cocoon_operator", "run")
+UNDER_KOPF: Final = ("-m", "kopf", "run", "-m", "cocoon_operator.handlers", "-A")
+"""The two ways to start it, as arguments of Python; under Kopf it serves neither probes nor metrics."""
+
 READY_SECONDS = 40.0
 STOP_SECONDS = 25.0
+_LEADS: Final = "this replica leads"
 _PACKAGES = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
 class OperatorOptions:
-    """``registry`` is ``host:port[/path]``; ``settings`` are further variables of the operator (contract 8.1)."""
+    """``registry`` is ``host:port[/path]``, ``argv`` is ``EMBEDDED`` or ``UNDER_KOPF``.
+
+    ``settings`` are further variables of the operator, and beat those that are set here (contract 8.1).
+    """
 
     registry: str
     leader_elect: bool = True
     log_level: str = "debug"
+    argv: tuple[str, ...] = EMBEDDED
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,6 +83,11 @@ class OperatorProcess:
         return self._process is not None and self._process.alive
 
     @property
+    def leading(self) -> bool:
+        """Whether it has said, since its last start, that it acts."""
+        return _LEADS in self.said()
+
+    @property
     def metrics_url(self) -> str:
         return f"http://{LOOPBACK}:{self._metrics}/metrics"
 
@@ -85,7 +100,7 @@ class OperatorProcess:
 
         Raises ProcessFailedError, with the end of its log, when it ends before that or needs too long.
         """
-        argv = (sys.executable, "-m", "cocoon_operator", "run")
+        argv = (sys.executable, *self._options.argv)
         self._printed_before = len(self.output())
         command = Command(name=self.name, argv=argv, log=self.log, env=self._environment(), cwd=self._folder)
         self._process = ManagedProcess(command, self._folder / RECORDS, self._lifetime)
@@ -103,7 +118,7 @@ class OperatorProcess:
 
     def wait_leading(self) -> None:
         """Wait until this replica acts. Raises ProcessFailedError."""
-        self.process.wait_ready(lambda: "this replica leads" in self.output()[self._printed_before :], READY_SECONDS)
+        self.process.wait_ready(lambda: self.leading, READY_SECONDS)
 
     def stop(self) -> int | None:
         """SIGTERM, so that it ends gracefully; the exit code, None when it did not run."""
@@ -112,6 +127,10 @@ class OperatorProcess:
         process, self._process = self._process, None
         process.stop(STOP_SECONDS)
         return process.exit_code
+
+    def wait_ended(self, seconds: float = STOP_SECONDS) -> int:
+        """Wait until it ends by itself; its exit code. Raises ProcessFailedError when it does not."""
+        return self.process.wait(seconds)
 
     def kill(self) -> None:
         """SIGKILL, as a crash; nothing happens when it does not run."""
@@ -141,6 +160,10 @@ class OperatorProcess:
         """Everything it printed since the first start."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
+    def said(self) -> str:
+        """What it printed since its last start."""
+        return self.output()[self._printed_before :]
+
     def __enter__(self) -> OperatorProcess:
         self.start()
         return self
@@ -152,16 +175,16 @@ class OperatorProcess:
 
     def _environment(self) -> dict[str, str]:
         options = self._options
-        return clean_environment(
-            self._folder,
-            PYTHONPATH=str(_PACKAGES),
-            PYTHONUNBUFFERED="1",
-            KUBECONFIG=str(self._kubeconfig),
-            OCI_REGISTRY=options.registry,
-            METRICS_ADDR=f"{LOOPBACK}:{self._metrics}",
-            PROBE_ADDR=f"{LOOPBACK}:{self._probes}",
-            LEADER_ELECT=str(options.leader_elect).lower(),
-            POD_NAMESPACE=NAMESPACE,
-            OPERATOR_LOG_LEVEL=options.log_level,
+        settings = {
+            "PYTHONPATH": str(_PACKAGES),
+            "PYTHONUNBUFFERED": "1",
+            "KUBECONFIG": str(self._kubeconfig),
+            "OCI_REGISTRY": options.registry,
+            "METRICS_ADDR": f"{LOOPBACK}:{self._metrics}",
+            "PROBE_ADDR": f"{LOOPBACK}:{self._probes}",
+            "LEADER_ELECT": str(options.leader_elect).lower(),
+            "POD_NAMESPACE": NAMESPACE,
+            "OPERATOR_LOG_LEVEL": options.log_level,
             **options.settings,
-        )
+        }
+        return clean_environment(self._folder, **settings)

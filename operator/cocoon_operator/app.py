@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import importlib.metadata
 import os
 import re
 import signal
@@ -18,10 +17,13 @@ import structlog
 
 from cocoon_operator import handlers, kopf_settings, logs
 from cocoon_operator.config import Config, ConfigError, add_flags, load
+from cocoon_operator.engine.ending import end
 from cocoon_operator.health import AddressInUseError, Health, Servers
+from cocoon_operator.heartbeat import Heartbeat
 from cocoon_operator.metrics import Metrics
 from cocoon_operator.runtime import Runtime
 from cocoon_operator.startup import StartError
+from cocoon_operator.version import version
 
 log = structlog.get_logger(__name__)
 
@@ -53,14 +55,6 @@ def run(argv: Sequence[str], env: Mapping[str, str]) -> int:
     return 0
 
 
-def version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return importlib.metadata.version("cocoon-operator")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 class StoppedError(Exception):
     """The operator stopped for another reason than being asked to."""
 
@@ -71,8 +65,9 @@ class Process:
     def __init__(self, config: Config, env: Mapping[str, str]) -> None:
         self._config = config
         self._env = env
-        self._metrics = Metrics()
-        self._health = Health()
+        self._metrics = Metrics(version())
+        self._heartbeat = Heartbeat(self._metrics.lagged)
+        self._health = Health(silence=self._heartbeat.silence)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -80,6 +75,7 @@ class Process:
         self._catch_signals()
         log.info("starting", version=version(), **_effective(self._config))
         servers = Servers()
+        beating = asyncio.create_task(self._heartbeat.run(), name="heartbeat")
         try:
             await servers.metrics(self._config.metrics, self._metrics.text)
             await servers.probes(self._config.probes, self._health)
@@ -88,6 +84,7 @@ class Process:
                 return
             await self._serve(opening.result())
         finally:
+            beating.cancel()
             await servers.close()
 
     async def _unless_stopped(self, work: asyncio.Task[Any]) -> bool:
@@ -96,8 +93,7 @@ class Process:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not work.done():
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await end([work])
             return False
         work.result()
         return True
@@ -112,6 +108,7 @@ class Process:
             reason = _reason(watching.task, runtime.engine.ended)
         finally:
             # Work ends first: what Kopf finds running when it ends, it cancels.
+            self._health.unready = lambda: ["stopping"]
             stopping.cancel()
             await runtime.engine.stop()
             await watching.stop()
@@ -139,8 +136,7 @@ class KopfWatch:
         """Let Kopf end, at most five seconds."""
         self._stop.set()
         await asyncio.wait({self.task}, timeout=_KOPF_PATIENCE)
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        await end([self.task])
 
     async def _run(self) -> None:
         registry, settings = kopf.OperatorRegistry(), kopf.OperatorSettings()

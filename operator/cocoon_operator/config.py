@@ -52,6 +52,8 @@ class Config:
     lease_namespace: str
     set_workers: int
     hibernation_workers: int
+    hibernate_timeout: float
+    wake_timeout: float
     log_level: str
     log_format: str
     kubeconfig: str
@@ -103,6 +105,10 @@ _SETTINGS: Final = {
         "4",
         "CocoonHibernations without a set worked on at once",
     ),
+    "hibernate_timeout": _Setting(
+        "HIBERNATE_TIMEOUT", "", "3m", "when a CocoonHibernation that is not confirmed as saved shows Failed"
+    ),
+    "wake_timeout": _Setting("WAKE_TIMEOUT", "", "5m", "when a CocoonHibernation whose VM is not up shows Failed"),
     "kubeconfig": _Setting(
         "KUBECONFIG", "--kubeconfig", "", "cluster to use; without one: the one we run in, else ~/.kube/config"
     ),
@@ -150,6 +156,8 @@ def load(flags: Mapping[str, str | None], env: Mapping[str, str]) -> Config:
         lease_namespace=read.text("lease_namespace"),
         set_workers=read.integer("set_workers"),
         hibernation_workers=read.integer("hibernation_workers"),
+        hibernate_timeout=read.duration("hibernate_timeout"),
+        wake_timeout=read.duration("wake_timeout"),
         log_level=read.choice("log_level", _LEVELS),
         log_format=read.choice("log_format", _FORMATS),
         kubeconfig=read.text("kubeconfig"),
@@ -239,6 +247,9 @@ def _check_ranges(config: Config) -> None:
     if config.hibernation_workers < 1:
         raise ConfigError(f"hibernation concurrency must be at least 1, got {config.hibernation_workers}")
     _check_lease(config)
+    for variable, seconds in (("HIBERNATE_TIMEOUT", config.hibernate_timeout), ("WAKE_TIMEOUT", config.wake_timeout)):
+        if seconds < 1:
+            raise ConfigError(f"{variable} must be at least 1s")
     if config.resync_interval < 1:
         raise ConfigError("RESYNC_INTERVAL must be at least 1s")
     if config.registry_timeout < 1:

@@ -20,6 +20,7 @@ from cocoon_operator.config import Config, ConfigError, load
 from cocoon_operator.metrics import Metrics
 from cocoon_operator.runtime import Runtime
 from cocoon_operator.startup import StartError
+from cocoon_operator.version import version
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +64,7 @@ class _UnderKopf:
         try:
             config = load({}, os.environ)
             _check_scope(config, clusterwide=settings.peering.clusterwide)
-            self._runtime = await Runtime.open(config, os.environ, Metrics())
+            self._runtime = await Runtime.open(config, os.environ, Metrics(version()))
         except (ConfigError, StartError) as error:
             raise kopf.PermanentError(str(error)) from None
         self._runtime.engine.ended.add_done_callback(_end_process)

@@ -1,19 +1,24 @@
 """Plain HTTP for the kubelet and for Prometheus.
 
-``/healthz`` and ``/livez`` answer as long as the event loop turns. ``/readyz`` answers 200 when this replica sees the
-cluster as it is, whether it leads or not (W-42, S312).
+``/healthz`` and ``/livez`` answer as long as the event loop turns: a loop that is blocked answers nobody, and one that was for
+half a minute says so once. ``/readyz`` answers 200 when this replica sees the cluster as it is, whether it leads or not
+(W-42, S312).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
 from cocoon_operator.config import Address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_STILL: Final = 30.0
+"""Seconds. Three probes of a kubelet that fail end the process; this is not a hair trigger."""
 
 
 class AddressInUseError(Exception):
@@ -22,18 +27,22 @@ class AddressInUseError(Exception):
 
 @dataclass(slots=True)
 class Health:
-    """What the probes are answered with; ``unready`` is replaced when the engine is there."""
+    """What the probes are answered with: nothing is wrong, or the reasons why something is.
 
+    ``silence`` tells for how many seconds the event loop stood still; ``unready`` is replaced when the engine is there.
+    """
+
+    silence: Callable[[], float] = lambda: 0.0
     unready: Callable[[], list[str]] = lambda: ["starting"]
 
     async def alive(self, _: web.Request) -> web.Response:
-        """Answer that the process runs."""
-        return web.Response(text="ok")
+        """Answer whether the event loop turns."""
+        still = self.silence()
+        return _answer([f"the event loop stood still for {still:.0f} s"] if still > _STILL else [])
 
     async def ready(self, _: web.Request) -> web.Response:
         """Answer whether the caches are filled and fresh."""
-        reasons = self.unready()
-        return web.Response(text="\n".join(reasons) or "ok", status=503 if reasons else 200)
+        return _answer(self.unready())
 
 
 class Servers:
@@ -74,3 +83,7 @@ class Servers:
             await web.TCPSite(runner, address.host or None, address.port).start()
         except OSError as error:
             raise AddressInUseError(f"{setting}={address}: cannot listen there ({error.strerror or error})") from error
+
+
+def _answer(reasons: list[str]) -> web.Response:
+    return web.Response(text="\n".join(reasons) or "ok", status=503 if reasons else 200)

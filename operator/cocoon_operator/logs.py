@@ -64,4 +64,11 @@ def configure_beside_kopf() -> None:
 def _last(form: str) -> list[structlog.types.Processor]:
     if form == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+    return [_one_line, structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+
+
+def _one_line(_: object, __: str, entry: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Escape control characters of libraries' texts, which may repeat what a stranger sent; values are escaped anyway."""
+    text = str(entry.get("event", ""))
+    entry["event"] = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return entry

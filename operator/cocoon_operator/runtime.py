@@ -6,11 +6,14 @@ Both ways to start the operator use it: ``cocoon-operator run`` and ``kopf run -
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
+from cocoon_operator.clients.kubernetes.client import KubeClient
+from cocoon_operator.clients.kubernetes.client import Limits as RequestLimits
 from cocoon_operator.clients.kubernetes.connection import Connection
 from cocoon_operator.clients.registry.client import RegistryClient
 from cocoon_operator.clients.registry.patience import Patience
@@ -19,7 +22,9 @@ from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.engine import Engine, EngineSettings, Ports
 from cocoon_operator.engine.fence import FencedRegistry
 from cocoon_operator.engine.lease import Elector, Periods
+from cocoon_operator.enginemetrics import EngineCollector
 from cocoon_operator.metrics import Metrics
+from cocoon_operator.reconcile.hibernation.machine import Limits
 from cocoon_operator.reconcile.reconciler import Reconciler
 from cocoon_operator.startup import connect
 
@@ -31,7 +36,8 @@ class Runtime:
         self.config = config
         self.connection = connection
         self._metrics = metrics
-        self._client = KubeClient(connection, observe=metrics.kube_request)
+        self._count = metrics.kube_requests(urlsplit(connection.server).netloc)
+        self._client = KubeClient(connection, observe=self._count)
         self._elector_client: KubeClient | None = None
         self._elector = self._candidate() if config.leader_elect else None
         self._registry = RegistryClient(
@@ -44,12 +50,14 @@ class Runtime:
             self._reconciler,
             settings=EngineSettings(
                 workers=config.set_workers,
+                lone_workers=config.hibernation_workers,
                 resync_interval=config.resync_interval,
                 namespace=config.watch_namespace,
             ),
             measures=metrics,
             elector=self._elector,
         )
+        metrics.add(EngineCollector(self.engine))
 
     @classmethod
     async def open(cls, config: Config, env: Mapping[str, str], metrics: Metrics) -> Runtime:
@@ -75,7 +83,7 @@ class Runtime:
         periods = Periods(self.config.lease_duration, self.config.renew_deadline, self.config.retry_period)
         patience = periods.renew_deadline / 2
         self._elector_client = KubeClient(
-            self.connection, limits=Limits(attempt=patience, budget=patience), observe=self._metrics.kube_request
+            self.connection, limits=RequestLimits(attempt=patience, budget=patience), observe=self._count
         )
         namespace = self.connection.namespace or self.config.lease_namespace
         return Elector(self._elector_client, SystemClock(), namespace=namespace, periods=periods)
@@ -90,6 +98,10 @@ class Runtime:
             claims=ports.claims,
             clock=ports.clock,
             tag_collection_timeout=self.config.tag_collection_timeout,
+            limits=Limits(
+                hibernate=timedelta(seconds=self.config.hibernate_timeout),
+                wake=timedelta(seconds=self.config.wake_timeout),
+            ),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from dataclasses import dataclass, field
 
 from cocoon_operator.api import keys
@@ -38,6 +39,7 @@ class Judge:
 
     def _judge_delete(self, pod_name: str) -> None:
         """I1: no pod is deleted whose VM holds state that is not saved, unless the user asked for that."""
+        self.look()
         pod = self.world.pod(pod_name)
         found = self.world.api.get("set", "ns", "demo")
         if pod is None or found is None or found["metadata"].get("deletionTimestamp"):
@@ -90,11 +92,15 @@ class Judge:
         for line in self.world.agent.history[self.read :]:
             verb, vm_name = line.split(" ")[:2]
             truth = self.truth.setdefault(vm_name, Truth())
+            if verb == "slept" and not truth.lost:
+                # Between two looks a VM may wake, be worked in and sleep again.
+                memory = literal_eval(line.split(" ", 2)[2])
+                truth.memory = max(truth.memory, memory, key=len)
             if verb == "booted" and not truth.lost and truth.memory:
                 self._judge_fresh_boot(vm_name, truth)
             if verb == "restored" and not truth.lost:
-                memory = line.split(" ", 2)[2]
-                if memory != str(truth.memory):
+                memory = literal_eval(line.split(" ", 2)[2])
+                if memory != truth.memory:
                     raise Violation(f"{vm_name} held {truth.memory} and came back with {memory}")
         self.read = len(self.world.agent.history)
         for vm_name, vm in self.world.agent.vms.items():

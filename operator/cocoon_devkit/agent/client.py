@@ -198,7 +198,7 @@ class AgentClient:
     # -- the registry -----------------------------------------------------------------------------------------------
 
     def change_tag(self, ref: str, change: str, *, source: str = "") -> None:
-        """Change a tag behind everybody's back: ``delete``, ``replace`` by ``source``, ``no-id``, ``config-type``, ``config-size``."""
+        """Change a tag behind everybody's back (changes: ``cocoon_devkit.agent.tagfaults``)."""
         self._call("POST", "/tags", {"ref": ref, "change": change, "source": source})
 
     def gate(self) -> dict[str, str]:

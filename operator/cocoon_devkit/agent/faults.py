@@ -26,7 +26,7 @@ Conditions, which hold while a fault is armed at them:
 ==============================  =======================================================================================
 ``ip``                          no address (F-18)
 ``probe``                       no answer to the readiness probe (F-18); ``times`` counts probes
-``delete.race``                 a pod vanishes from the API before the agent's delete work instead of after it (F-21)
+``delete-race``                 a pod vanishes from the API before the agent's delete work instead of after it (F-21)
 ``lifecycle-lag``               states are published with the generation before theirs (F-19)
 ``order.hibernated-first``      ``hibernated`` is said before the push (F-20)
 ``order.id-first``              ``id`` is published before the VM is made (F-20)

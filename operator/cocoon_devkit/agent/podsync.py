@@ -97,7 +97,7 @@ class PodSync:
 
     def _races(self, pod: Obj) -> bool:
         """Whether the object shall be gone before the agent's delete work, as that of a pod that does not run (F-21)."""
-        return self._context.faults.strikes("delete.race", podview.annotation(pod, wire.VM_NAME))
+        return self._context.faults.strikes("delete-race", podview.annotation(pod, wire.VM_NAME))
 
     async def _vanished(self, key: str) -> None:
         """The pod is gone from the API: only now the agent hears of it, with its own copy in hand (R1.35)."""

@@ -16,6 +16,7 @@ from cocoon_operator.api import keys
 
 _INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})\Z")
 _INT64: Final = range(-(2**63), 2**63)
+_MESSAGE_LIMIT: Final = 1024
 
 
 def parse_int(text: str | None) -> int:
@@ -211,7 +212,8 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def lifecycle_message(self) -> str:
-        return self.annotations.get(keys.LIFECYCLE_MESSAGE, "")
+        """The agent's text for people, its first 1024 characters: it is repeated in conditions, events and logs."""
+        return self.annotations.get(keys.LIFECYCLE_MESSAGE, "")[:_MESSAGE_LIMIT]
 
     # -- what the pod status says ----------------------------------------------------------------------------------
 

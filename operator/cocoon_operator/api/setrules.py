@@ -80,7 +80,11 @@ TOOLBOX: Final = rules(
 )
 
 TOOLBOXES: Final = rules(
-    Rule("self.all(t, self.exists_one(other, other.name == t.name))", "every name must be given only once"),
+    # The names once, as a list: to look into each toolbox for each other one takes the API server seconds.
+    Rule(
+        "[self.map(t, t.name)].all(names, names.all(name, names.indexOf(name) == names.lastIndexOf(name)))",
+        "every name must be given only once",
+    ),
 )
 
 SPEC: Final = rules(
@@ -96,10 +100,10 @@ SPEC: Final = rules(
         "snapshotCompatibilityClass is immutable once set",
     ),
     Rule(
-        "!has(self.toolboxes) || self.toolboxes.all(t, t.mode == 'static' || t.backend == self.agent.backend || "
-        "(oldSelf.hasValue() && oldSelf.value().agent.backend == self.agent.backend && "
-        "has(oldSelf.value().toolboxes) && "
-        "oldSelf.value().toolboxes.exists(old, old.name == t.name && old.backend == t.backend)))",
+        "!has(self.toolboxes) || [oldSelf.hasValue() && has(oldSelf.value().toolboxes) && "
+        "oldSelf.value().agent.backend == self.agent.backend ? "
+        "oldSelf.value().toolboxes.map(old, old.backend != self.agent.backend, old.name) : []].all(kept, "
+        "self.toolboxes.all(t, t.mode == 'static' || t.backend == self.agent.backend || t.name in kept))",
         "every toolbox that is not static must have the backend of the agent",
         ".toolboxes",
         ratchets=True,

@@ -12,6 +12,7 @@ import structlog
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.names import object_key
 from cocoon_operator.engine.cache import Cache
+from cocoon_operator.engine.ending import end
 from cocoon_operator.engine.queue import WorkQueue
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.ports import Clock
@@ -49,6 +50,7 @@ class Controller:
 
     def __init__(
         self,
+        name: str,
         *,
         cache: Cache,
         queue: WorkQueue,
@@ -59,7 +61,8 @@ class Controller:
         observe: PassObserver | None = None,
     ) -> None:
         if workers < 1:
-            raise ValueError(f"cocoonset concurrency must be at least 1, got {workers}")
+            raise ValueError(f"{name} concurrency must be at least 1, got {workers}")
+        self._name = name
         self._cache = cache
         self._queue = queue
         self._world = world
@@ -72,7 +75,7 @@ class Controller:
     def start(self) -> None:
         """Start the workers; the cache must be synced."""
         self._workers = [
-            asyncio.create_task(self._work(), name=f"cocoonset worker {number}") for number in range(self._count)
+            asyncio.create_task(self._work(), name=f"{self._name} worker {number}") for number in range(self._count)
         ]
 
     async def drain(self, seconds: float) -> bool:
@@ -92,9 +95,7 @@ class Controller:
         """Stop at once, in the middle of whatever runs (I9: the Lease is lost)."""
         self._queue.close()
         workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await end(workers)
 
     async def _work(self) -> None:
         while True:

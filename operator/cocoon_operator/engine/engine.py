@@ -7,9 +7,9 @@ cancels its work at once and ends: a process that cannot tell whether it leads m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -19,17 +19,25 @@ from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.engine.cache import Cache
 from cocoon_operator.engine.claims import VmNameIndex
 from cocoon_operator.engine.clock import SystemClock
-from cocoon_operator.engine.controller import Controller, PassObserver, SetReconciler
+from cocoon_operator.engine.controller import Controller, SetReconciler
+from cocoon_operator.engine.ending import end
 from cocoon_operator.engine.events import EventRecorder
 from cocoon_operator.engine.lease import Elector
-from cocoon_operator.engine.podinformer import PodInformer
+from cocoon_operator.engine.podinformer import Freshness, PodInformer
 from cocoon_operator.engine.queue import QueueMeasures, WorkQueue
 from cocoon_operator.engine.resync import Resync
+from cocoon_operator.engine.store import Key
+from cocoon_operator.engine.triggers import lone_pod
 from cocoon_operator.engine.world import World
 from cocoon_operator.reconcile.objects import set_from_object
 from cocoon_operator.reconcile.ports import Claims, Clock, Cluster, Recorder
 
 log = structlog.get_logger(__name__)
+
+SETS: Final = "cocoonset"
+LONE: Final = "cocoonhibernation"
+"""The names of the controllers in metrics (contract 7.1): of sets with all that belongs to them, and of
+CocoonHibernations whose pod is no set's."""
 
 
 class LeaseLostError(Exception):
@@ -46,14 +54,25 @@ class Ports:
     clock: Clock
 
 
-class EngineMeasures(QueueMeasures, Protocol):
+class ControllerMeasures(QueueMeasures, Protocol):
+    """What one controller and its queue tell about themselves."""
+
+    def passed(self, result: str, seconds: float) -> None:
+        """A pass ended."""
+
+
+class EngineMeasures(Protocol):
     """What the engine tells about itself."""
+
+    def controller(self, name: str, workers: int) -> ControllerMeasures:
+        """Return the measures of a controller."""
+        ...
 
     def leads(self, leading: bool) -> None:
         """Leadership was won or lost."""
 
-    def passed(self, result: str, seconds: float) -> None:
-        """A pass over a set ended."""
+    def event(self, result: str) -> None:
+        """An event was created, counted, dropped, or could not be sent (``failed``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,7 @@ class EngineSettings:
     """Seconds and counts. ``namespace`` restricts everything to one namespace."""
 
     workers: int = 4
+    lone_workers: int = 4
     resync_interval: float = 300.0
     namespace: str | None = None
     drain: float = 20.0
@@ -84,26 +104,35 @@ class Engine:
         self._settings = settings
         self._elector = elector
         self._measures = measures
-        self.queue = WorkQueue(measures=measures)
-        self.cache = Cache(self.queue.add)
-        self.recorder = EventRecorder(client, clock)
+        self.cache = Cache(self._enqueue)
+        self.recorder = EventRecorder(client, clock, observe=measures.event if measures is not None else None)
         self._informer = PodInformer(client, self.cache, namespace=settings.namespace)
         self._resync = Resync(
-            client, self.cache, self.queue.add, interval=settings.resync_interval, namespace=settings.namespace
+            client, self.cache, self._enqueue, interval=settings.resync_interval, namespace=settings.namespace
         )
         world = World(client, self.cache)
         claims = VmNameIndex(self.cache, clusterwide=settings.namespace is None)
-        self.controller = Controller(
-            cache=self.cache,
-            queue=self.queue,
-            world=world,
-            reconciler=build(Ports(world, self.recorder, claims, clock)),
-            clock=clock,
-            workers=settings.workers,
-            observe=_observer(measures),
-        )
+        reconciler = build(Ports(world, self.recorder, claims, clock))
+        self._controllers: list[Controller] = []
+        self.queues: dict[str, WorkQueue] = {}
+        for name, workers in ((SETS, settings.workers), (LONE, settings.lone_workers)):
+            told = measures.controller(name, workers) if measures is not None else None
+            queue = self.queues[name] = WorkQueue(measures=told)
+            self._controllers.append(
+                Controller(
+                    name,
+                    cache=self.cache,
+                    queue=queue,
+                    world=world,
+                    reconciler=reconciler,
+                    clock=clock,
+                    workers=workers,
+                    observe=told.passed if told is not None else None,
+                )
+            )
         if elector is not None:
             client.set_fence(elector.remaining)
+        self._watched = {plural: Freshness() for plural in (keys.PLURAL_SETS, keys.PLURAL_HIBERNATIONS)}
         self._tasks: list[asyncio.Task[None]] = []
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -111,6 +140,7 @@ class Engine:
 
     def see(self, plural: str, kind: str | None, obj: dict[str, Any]) -> None:
         """Take an event of Kopf's watch of one of the two kinds."""
+        self._watched[plural].touch()
         wanted = self._settings.namespace
         if wanted is not None and obj["metadata"].get("namespace") != wanted:
             return
@@ -140,12 +170,10 @@ class Engine:
 
         After a pass that had to be cancelled the Lease is left to run out: its last write may still arrive (I9).
         """
-        drained = await self.controller.drain(self._settings.drain)
+        drained = all(await asyncio.gather(*(each.drain(self._settings.drain) for each in self._controllers)))
         await self.recorder.flush(2.0)
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
         if self._elector is not None and drained:
             await self._elector.release()
         if not self.ended.done():
@@ -163,12 +191,16 @@ class Engine:
             await self._elector.hold()
         finally:
             self._told(leading=False)
-        await self.controller.cancel()
+        await asyncio.gather(*(each.cancel() for each in self._controllers))
         raise LeaseLostError("the Lease was lost, another replica may lead now")
 
     def _work(self) -> None:
         self._told(leading=True)
-        self.controller.start()
+        for controller in self._controllers:
+            controller.start()
+
+    def _enqueue(self, key: Key) -> None:
+        self.queues[SETS if lone_pod(key) is None else LONE].add(key)
 
     def _told(self, *, leading: bool) -> None:
         if self._measures is not None:
@@ -197,6 +229,26 @@ class Engine:
             reasons.append(f"CocoonSets not listed for {self._resync.freshness.age:.0f} s")
         return reasons
 
+    # -- what a scrape of the metrics reads ------------------------------------------------------------------------
 
-def _observer(measures: EngineMeasures | None) -> PassObserver | None:
-    return measures.passed if measures is not None else None
+    def silence(self) -> dict[str, float]:
+        """Return the seconds since each resource was last heard of (a list, an event or a bookmark); infinite: never."""
+        listed = self._resync.freshness.age
+        watched = {plural: min(listed, freshness.age) for plural, freshness in self._watched.items()}
+        return {"pods": self._informer.freshness.age, **watched}
+
+    def running(self) -> dict[str, list[float]]:
+        """Return for each controller the seconds that its running passes have taken so far."""
+        return {name: queue.ages() for name, queue in self.queues.items()}
+
+    def set_statuses(self) -> Iterator[Mapping[str, Any]]:
+        """Return the stored status of every CocoonSet."""
+        return (obj.status for obj in self.cache.sets)
+
+    def hibernation_statuses(self) -> Iterator[Mapping[str, Any]]:
+        """Return the stored status of every CocoonHibernation."""
+        return ({"phase": obj.phase, "conditions": obj.conditions} for obj in self.cache.hibernations)
+
+    def pod_count(self) -> int:
+        """Return how many pods of CocoonSets there are."""
+        return len(self.cache.pods)

@@ -1,14 +1,12 @@
-"""Events on both kinds (core/v1, contract 7.2): fire and forget, folded, and limited like client-go's recorder.
+"""Events on both kinds (core/v1, contract 7.2): fire and forget, folded and limited as ``engine.correlation`` says.
 
-Identical events of one object are one Event with a count. One object may cause 25 requests in a burst, then one every five
-minutes; what is over is dropped, never queued. Sending is somebody else's task: a slow API server does not slow a pass.
+Sending is somebody else's task: a slow API server does not slow a pass. What does not fit into the queue is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -21,6 +19,7 @@ from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.clients.kubernetes.client import KubeClient
 from cocoon_operator.clients.kubernetes.resources import EVENTS
 from cocoon_operator.engine.clock import elapsed, rfc3339
+from cocoon_operator.engine.correlation import Correlator, Similar, Thread
 from cocoon_operator.reconcile.objects import SetObject
 from cocoon_operator.reconcile.ports import Clock
 
@@ -28,10 +27,12 @@ log = structlog.get_logger(__name__)
 
 Object = dict[str, Any]
 
+CREATED: Final = "created"
+COUNTED: Final = "counted"
+DROPPED: Final = "dropped"
+FAILED: Final = "failed"
+
 _WAITING: Final = 1000
-_REMEMBERED: Final = 4096
-_BURST: Final = 25.0
-_REFILL_SECONDS: Final = 300.0
 _MESSAGE_LIMIT: Final = 1024
 _NAME_LIMIT: Final = 230
 
@@ -46,48 +47,35 @@ class Involved(NamedTuple):
     resource_version: str = ""
 
 
-class _Same(NamedTuple):
-    uid: str
-    kind: str
-    reason: str
-    message: str
-
-
-@dataclass(slots=True)
-class _Sent:
-    name: str
-    count: int
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
 @dataclass(frozen=True, slots=True)
 class _Note:
+    """That something is to be sent of a thread."""
+
     involved: Involved
     kind: str
     reason: str
-    message: str
-    at: str
-
-    @property
-    def same(self) -> _Same:
-        return _Same(self.involved.uid, self.kind, self.reason, self.message)
+    thread: Thread
 
 
 class EventRecorder:
-    """Implements :class:`cocoon_operator.reconcile.ports.Recorder`. ``run`` sends until it is cancelled."""
+    """Implements :class:`cocoon_operator.reconcile.ports.Recorder`. ``run`` sends until it is cancelled.
 
-    def __init__(self, client: KubeClient, clock: Clock, *, timer: Callable[[], float] = elapsed) -> None:
+    ``observe`` is told what became of every event: ``created``, ``counted``, ``dropped`` or ``failed``.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        *,
+        timer: Callable[[], float] = elapsed,
+        observe: Callable[[str], None] | None = None,
+    ) -> None:
         self._client = client
         self._clock = clock
-        self._timer = timer
+        self._observe = observe or (lambda _: None)
+        self._correlator = Correlator(timer)
         self._notes: asyncio.Queue[_Note] = asyncio.Queue(_WAITING)
-        self._sent: OrderedDict[_Same, _Sent] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def event(self, target: SetObject | Hibernation, kind: str, reason: str, message: str) -> None:
         """Record an event on one of our objects; ``kind`` is ``Normal`` or ``Warning``."""
@@ -97,23 +85,27 @@ class EventRecorder:
 
     def record(self, involved: Involved, kind: str, reason: str, message: str) -> None:
         """Record an event on any of our kinds. It is dropped when the object or the API server is over its limit."""
-        if not self._allowed(involved.uid):
-            log.info("event dropped: too many of this object", reason=reason, object=involved.name)
+        at = rfc3339(self._clock.now())
+        thread = self._correlator.take(Similar(involved.uid, kind, reason), message[:_MESSAGE_LIMIT], at)
+        if thread is None:
+            log.debug("event dropped: too many of this object", reason=reason, object=involved.name)
+            self._observe(DROPPED)
             return
-        note = _Note(involved, kind, reason, message[:_MESSAGE_LIMIT], rfc3339(self._clock.now()))
         try:
-            self._notes.put_nowait(note)
+            self._notes.put_nowait(_Note(involved, kind, reason, thread))
         except asyncio.QueueFull:
             log.warning("event dropped: the API server does not take them fast enough", reason=reason)
+            self._observe(DROPPED)
 
     async def run(self) -> None:
         """Send what is recorded, one after another."""
         while True:
             note = await self._notes.get()
             try:
-                await self._send(note)
+                self._observe(await self._send(note))
             except KubeError as error:
                 log.warning("event not recorded", reason=note.reason, object=note.involved.name, error=str(error))
+                self._observe(FAILED)
             finally:
                 self._notes.task_done()
 
@@ -125,44 +117,31 @@ class EventRecorder:
         except TimeoutError:
             log.warning("events left unsent at the end", count=self._notes.qsize())
 
-    async def _send(self, note: _Note) -> None:
-        sent = self._sent.get(note.same)
-        if sent is not None:
+    async def _send(self, note: _Note) -> str:
+        thread = note.thread
+        if thread.name and thread.sent < thread.count:
             try:
-                await self._count(note, sent)
+                await self._count(note)
             except NotFoundError:
                 # The API server lets events expire, after an hour by default.
-                del self._sent[note.same]
-            else:
-                return
-        name = f"{note.involved.name[:_NAME_LIMIT]}.{secrets.token_hex(8)}"
+                thread.lost()
+        if thread.name:
+            return COUNTED
+        count, name = thread.count, f"{note.involved.name[:_NAME_LIMIT]}.{secrets.token_hex(8)}"
         await self._client.create(EVENTS, note.involved.namespace, _event(note, name), Object)
-        self._sent[note.same] = _Sent(name, 1)
-        if len(self._sent) > _REMEMBERED:
-            self._sent.popitem(last=False)
+        thread.name, thread.sent = name, count
+        return CREATED
 
-    async def _count(self, note: _Note, sent: _Sent) -> None:
-        body = {"count": sent.count + 1, "lastTimestamp": note.at}
-        await self._client.merge_patch(EVENTS, note.involved.namespace, sent.name, body, Object)
-        sent.count += 1
-        self._sent.move_to_end(note.same)
-
-    def _allowed(self, uid: str) -> bool:
-        now = self._timer()
-        bucket = self._buckets.pop(uid, None) or _Bucket(_BURST, now)
-        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.at) / _REFILL_SECONDS)
-        bucket.at = now
-        self._buckets[uid] = bucket
-        if len(self._buckets) > _REMEMBERED:
-            self._buckets.popitem(last=False)
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
+    async def _count(self, note: _Note) -> None:
+        thread = note.thread
+        count = thread.count
+        body = {"count": count, "lastTimestamp": thread.last, "message": thread.message[:_MESSAGE_LIMIT]}
+        await self._client.merge_patch(EVENTS, note.involved.namespace, thread.name, body, Object)
+        thread.sent = count
 
 
 def _event(note: _Note, name: str) -> Object:
-    involved = note.involved
+    involved, thread = note.involved, note.thread
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -177,10 +156,10 @@ def _event(note: _Note, name: str) -> Object:
         },
         "type": note.kind,
         "reason": note.reason,
-        "message": note.message,
+        "message": thread.message[:_MESSAGE_LIMIT],
         "source": {"component": keys.EVENT_COMPONENT},
         "reportingComponent": keys.EVENT_COMPONENT,
-        "firstTimestamp": note.at,
-        "lastTimestamp": note.at,
-        "count": 1,
+        "firstTimestamp": thread.first,
+        "lastTimestamp": thread.last,
+        "count": thread.count,
     }

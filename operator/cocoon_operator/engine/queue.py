@@ -73,6 +73,10 @@ class WorkQueue:
         """The keys that run now."""
         return frozenset(self._running)
 
+    def ages(self) -> list[float]:
+        """Return the seconds since each running key was taken."""
+        return [_now() - taken for taken in self._running.values()]
+
     def add(self, key: Key) -> None:
         """Let a key run as soon as a worker is free."""
         if self._closed:

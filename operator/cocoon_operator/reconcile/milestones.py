@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from cocoon_operator.api.enums import HibernatePolicy, SetPhase
+from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import tags
 from cocoon_operator.reconcile.objects import SetObject
 from cocoon_operator.reconcile.records import condition, digests
@@ -23,20 +23,22 @@ def tell(run: Run, before: SetObject) -> None:
     elif new == SetPhase.MIGRATING and old != new:
         run.event("Normal", "MigrationStarted", f"main agent moves to node {run.spec.node_name or 'of its choice'}")
     elif old == SetPhase.MIGRATING and new in (SetPhase.RUNNING, SetPhase.SCALING):
-        _tell_arrival(run, condition(before, "Progressing"))
-    elif (old == SetPhase.WAKING or digests(before)) and _owes_a_wake(before) and not _owes_a_wake(run.set):
+        if (main := arrived(run, before)) is not None:
+            run.event("Normal", "Migrated", f"main agent runs on node {main.spec.node_name}")
+    elif resumed(run, before):
         run.event("Normal", "Resumed", "every VM is awake")
 
 
-def _tell_arrival(run: Run, progressing: Mapping[str, Any]) -> None:
-    """Not for a move that was taken back: its pod is older than the move."""
-    main = run.main
-    if (
-        main is not None
-        and main.restore
-        and main.metadata.creation_timestamp >= str(progressing.get("lastTransitionTime"))
-    ):
-        run.event("Normal", "Migrated", f"main agent runs on node {main.spec.node_name}")
+def arrived(run: Run, before: SetObject) -> Pod | None:
+    """The main agent's pod after a move; None after one that was taken back: its pod is older than the move."""
+    main, began = run.main, str(condition(before, "Progressing").get("lastTransitionTime"))
+    return main if main is not None and main.restore and main.metadata.creation_timestamp >= began else None
+
+
+def resumed(run: Run, before: SetObject) -> bool:
+    """Whether the last VM that was asleep is awake, and nothing is owed for it any more."""
+    slept = before.status.get("phase") == SetPhase.WAKING or bool(digests(before))
+    return slept and _owes_a_wake(before) and not _owes_a_wake(run.set)
 
 
 def _owes_a_wake(target: SetObject) -> bool:

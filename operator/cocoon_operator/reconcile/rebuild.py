@@ -44,7 +44,7 @@ def read_history(text: str | None) -> dict[str, Entry]:
     """Read the annotation; whatever cannot be read is an empty history (S224, S234)."""
     try:
         stored = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(stored, dict):
         return {}

@@ -159,7 +159,7 @@ def annotated_digests(target: SetObject) -> dict[str, Any]:
     """The content of ``snapshot-digests``; empty when it is missing or malformed."""
     try:
         value = json.loads(target.annotations.get(keys.SNAPSHOT_DIGESTS, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -6,14 +6,17 @@ whatever looks at the set next, at the latest the slow resync, says it.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from cocoon_operator.api import conditions
 from cocoon_operator.api.enums import SetPhase
+from cocoon_operator.reconcile import records
+from cocoon_operator.reconcile.objects import SetObject
 from cocoon_operator.reconcile.run import Run
 
 CONDITION: Final = "OnTime"
+_TIMESTAMP: Final = len("2026-01-02T03:04:05Z")
 LIMITS: Final = {
     SetPhase.SUSPENDING: ("SuspendSlow", timedelta(minutes=3)),
     SetPhase.WAKING: ("WakeSlow", timedelta(minutes=5)),
@@ -42,6 +45,19 @@ def report(run: Run) -> None:
         run.on_time = ("False", slow, message)
         run.find(slow, message)
         run.event("Warning", slow, message)
+
+
+def began(target: SetObject) -> datetime | None:
+    """When the stored phase, a transition, began; None where no clock was kept for it (by the Go operator)."""
+    phase, stored = target.status.get("phase"), records.condition(target, CONDITION)
+    text = str(stored.get("lastTransitionTime"))
+    if stored.get("reason") != phase:
+        # Once the limit is over, the transition time is when that was said.
+        text = str(stored.get("message", "")).removeprefix(f"{phase} since ")[:_TIMESTAMP]
+    try:
+        return conditions.moment(text)
+    except ValueError:
+        return None
 
 
 def begins(run: Run) -> bool:

@@ -10,7 +10,7 @@ from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.conntype import connection_type_of
 from cocoon_operator.api.enums import Role, SetPhase
 from cocoon_operator.api.pod import Pod, parse_int
-from cocoon_operator.reconcile import milestones, records, slow, stalled, tags
+from cocoon_operator.reconcile import milestones, records, slow, stalled, tags, transitions
 from cocoon_operator.reconcile.members import Member, members_of, slot_number
 from cocoon_operator.reconcile.run import Run, SnapshotState
 from cocoon_operator.reconcile.steps.deletion import COLLECTION
@@ -19,6 +19,10 @@ WINDOW: Final = timedelta(seconds=2)
 """How long a change without an edge waits for company."""
 PERIOD: Final = timedelta(seconds=10)
 """How often, at most, changes without an edge are written."""
+TEXT_LIMIT: Final = 253
+"""Characters of an id or an address that a pod claims: no real one is longer, and a status has to fit into an object."""
+MESSAGE_LIMIT: Final = 32_768
+"""Characters of a condition's message that the API server takes."""
 
 _MOVING: Final = frozenset(
     {SetPhase.PENDING, SetPhase.SCALING, SetPhase.SUSPENDING, SetPhase.WAKING, SetPhase.MIGRATING},
@@ -47,6 +51,7 @@ async def write(run: Run, *, now: bool = False) -> None:
     before = run.set
     run.set = await run.ctx.cluster.patch_set_status(run.set, patch)
     milestones.tell(run, before)
+    transitions.measure(run, before)
 
 
 def build(run: Run) -> dict[str, Any]:
@@ -167,8 +172,8 @@ def _common(run: Run, pod: Pod) -> dict[str, Any]:
     return {
         "podName": pod.name,
         "vmName": pod.vm_name,
-        "vmID": pod.vm_id,
-        "ip": pod.annotations.get(keys.VM_IP, ""),
+        "vmID": pod.vm_id[:TEXT_LIMIT],
+        "ip": pod.annotations.get(keys.VM_IP, "")[:TEXT_LIMIT],
         "phase": pod.status.phase,
         "snapshotDigest": run.records.get(run.vm_name(pod), ""),
     }
@@ -265,6 +270,6 @@ def _condition(run: Run, kind: str, status: str, reason: str, message: str) -> d
         "type": kind,
         "status": status,
         "reason": reason,
-        "message": message,
+        "message": message[:MESSAGE_LIMIT],
         "observedGeneration": run.set.generation,
     }

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nodes import IMAGE, NODES, PREFIX
@@ -41,10 +41,18 @@ Obj = dict[str, Any]
 
 
 class Fleet:
-    """Two nodes, a registry, a namespace. Pod names are short in tests and unique in the cluster."""
+    """Nodes, a registry, a namespace. Pod names are short in tests and unique in the cluster."""
 
-    def __init__(self, process: AgentProcess, api: Api, registry: Registry | None, namespace: str) -> None:
+    def __init__(
+        self,
+        process: AgentProcess,
+        api: Api,
+        registry: Registry | None,
+        namespace: str,
+        nodes: Sequence[str] = NODES,
+    ) -> None:
         self.process = process
+        self.nodes = nodes
         self.api = api
         self._registry = registry
         self.namespace = namespace
@@ -62,7 +70,7 @@ class Fleet:
 
     def close(self) -> None:
         """Clear every fault and let every pod go; nobody waits for it, names are not used again."""
-        for node in NODES:
+        for node in self.nodes:
             self.agent.clear(node)
         self.api.call("DELETE", f"{self._pods}?labelSelector={FAMILY}={self.prefix}", {"gracePeriodSeconds": 0})
 
@@ -241,7 +249,7 @@ class Fleet:
         key = f"{self.namespace}/{self.full(name)}"
 
         def gone() -> bool:
-            tracked = {pod["key"] for node in NODES for pod in self.agent.pods(node)}
+            tracked = {pod["key"] for node in self.nodes for pod in self.agent.pods(node)}
             return self.get(name) is None and key not in tracked
 
         self.until(gone, f"{name} is gone")

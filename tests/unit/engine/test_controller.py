@@ -49,6 +49,7 @@ class Bench:
         self.queue = WorkQueue(backoff=Backoff(first=0.01, longest=0.05))
         self.cache = Cache(self.queue.add)
         self.controller = Controller(
+            "cocoonset",
             cache=self.cache,
             queue=self.queue,
             world=self.script,
@@ -220,3 +221,25 @@ async def test_a_pass_that_does_not_end_is_cancelled_in_the_end() -> None:
     await until(lambda: len(bench.script.views) == 1)
     assert not await bench.controller.drain(0.05)
     assert not bench.queue.running
+
+
+@pytest.mark.asyncio
+async def test_i9_a_pass_that_takes_the_end_for_a_time_out_ends_all_the_same() -> None:
+    """Requests end with the Lease, in the moment in which the workers are cancelled."""
+    bench = Bench()
+
+    async def deaf(_: View) -> Outcome:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise UnavailableError("the API server did not answer in time") from None
+        raise AssertionError("nothing ever sets the event")
+
+    bench.script.on_pass = deaf
+    bench.create_set("demo")
+    bench.controller.start()
+    await until(lambda: bool(bench.queue.running))
+    async with asyncio.timeout(3):
+        await bench.controller.cancel()
+    assert bench.results == ["error"]
+    assert bench.queue.running == frozenset()

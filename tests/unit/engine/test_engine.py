@@ -14,7 +14,7 @@ from cocoon_operator.api import keys
 from cocoon_operator.api.hibernation import hibernation_from_object
 from cocoon_operator.clients.kubernetes.client import KubeClient, Limits
 from cocoon_operator.engine.clock import SystemClock
-from cocoon_operator.engine.engine import Engine, EngineSettings, LeaseLostError, Ports
+from cocoon_operator.engine.engine import SETS, Engine, EngineSettings, LeaseLostError, Ports
 from cocoon_operator.engine.lease import Elector, Periods
 from cocoon_operator.engine.store import Key
 from cocoon_operator.reconcile.view import Outcome, View
@@ -141,7 +141,7 @@ async def test_i9_a_lost_lease_ends_the_engine_and_its_work(api: KubeApiServer, 
             with pytest.raises(LeaseLostError):
                 await asyncio.shield(engine.ended)
         writes = api.count("PATCH") + api.count("POST")
-        engine.queue.add(Key("ns", "demo"))
+        engine.queues[SETS].add(Key("ns", "demo"))
         await asyncio.sleep(0.2)
         assert api.count("PATCH") + api.count("POST") == writes
     assert api.objects[LEASE]["spec"]["holderIdentity"] == "thief"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -35,10 +36,13 @@ class Clock:
 class Desk:
     """A recorder that sends, and what the server has got."""
 
-    def __init__(self, api: KubeApiServer, recorder: EventRecorder, clock: Clock) -> None:
+    def __init__(self, api: KubeApiServer, client: KubeClient) -> None:
         self.api = api
-        self.recorder = recorder
-        self.clock = clock
+        self.clock = Clock()
+        self.results: Counter[str] = Counter()
+        self.recorder = EventRecorder(
+            client, self.clock, timer=lambda: self.clock.elapsed, observe=lambda result: self.results.update([result])
+        )
 
     async def say(self, reason: str = "Woken", message: str = "it woke", target: SetObject = SET) -> None:
         self.recorder.event(target, "Normal", reason, message)
@@ -51,10 +55,9 @@ class Desk:
 
 @pytest_asyncio.fixture
 async def desk(api: KubeApiServer, client: KubeClient) -> AsyncIterator[Desk]:
-    clock = Clock()
-    recorder = EventRecorder(client, clock, timer=lambda: clock.elapsed)
-    sending = asyncio.create_task(recorder.run())
-    yield Desk(api, recorder, clock)
+    desk = Desk(api, client)
+    sending = asyncio.create_task(desk.recorder.run())
+    yield desk
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
 
@@ -111,24 +114,70 @@ async def test_an_event_that_expired_on_the_server_is_made_anew(desk: Desk) -> N
 
 
 @pytest.mark.asyncio
-async def test_one_object_gets_a_burst_and_then_one_in_five_minutes(desk: Desk) -> None:
-    for number in range(40):
+async def test_from_the_tenth_message_on_similar_events_are_one(desk: Desk) -> None:
+    for number in range(12):
         await desk.say(message=str(number))
-    assert len(desk.events) == 25
-    desk.clock.elapsed = 299
-    await desk.say(message="too early")
-    desk.clock.elapsed = 301
-    await desk.say(message="in time")
-    assert [event["message"] for event in desk.events][25:] == ["in time"]
+    assert [event["message"] for event in desk.events][:9] == [str(number) for number in range(9)]
+    (combined,) = desk.events[9:]
+    assert combined["message"] == "(combined from similar events): 11"
+    assert combined["count"] == 3
+    await desk.say(message="3")
+    assert desk.events[3]["count"] == 2
+    await desk.say(reason="Slept", message="12")
+    assert desk.events[10]["message"] == "12"
 
 
 @pytest.mark.asyncio
-async def test_the_limit_of_one_object_is_not_that_of_another(desk: Desk) -> None:
-    for number in range(30):
+async def test_similar_events_that_are_rare_are_told_each(desk: Desk) -> None:
+    for number in range(12):
+        desk.clock.elapsed += 601
         await desk.say(message=str(number))
+    assert [event["message"] for event in desk.events] == [str(number) for number in range(12)]
+
+
+@pytest.mark.asyncio
+async def test_one_object_gets_a_burst_and_then_one_in_five_minutes(desk: Desk) -> None:
+    for number in range(40):
+        await desk.say(reason=f"Reason{number}")
+    assert len(desk.events) == 25
+    desk.clock.elapsed = 299
+    await desk.say(reason="TooEarly")
+    desk.clock.elapsed = 301
+    await desk.say(reason="InTime")
+    assert [event["reason"] for event in desk.events][25:] == ["InTime"]
+    assert desk.results == {"created": 26, "dropped": 16}
+
+
+@pytest.mark.asyncio
+async def test_what_was_dropped_is_in_the_count_of_what_is_sent(desk: Desk) -> None:
+    for _ in range(40):
+        await desk.say()
+    assert [event["count"] for event in desk.events] == [25]
+    desk.clock.elapsed = 300
+    await desk.say()
+    assert [event["count"] for event in desk.events] == [41]
+
+
+@pytest.mark.asyncio
+async def test_the_limit_is_an_objects_own_and_warnings_are_not_lost_in_news(desk: Desk) -> None:
+    for number in range(30):
+        await desk.say(reason=f"Reason{number}")
     desk.recorder.record(Involved(keys.KIND_HIBERNATION, "ns", "h", "u9"), "Warning", "TimedOut", "late")
+    desk.recorder.event(SET, "Warning", "SuspendSlow", "late")
     await desk.recorder.flush(2.0)
-    assert desk.events[-1]["involvedObject"]["kind"] == "CocoonHibernation"
+    hibernation, warning = desk.events[25:]
+    assert hibernation["involvedObject"]["kind"] == "CocoonHibernation"
+    assert warning["reason"] == "SuspendSlow"
+
+
+@pytest.mark.asyncio
+async def test_occurrences_that_wait_together_are_one_request(desk: Desk) -> None:
+    for _ in range(5):
+        desk.recorder.event(SET, "Normal", "Woken", "it woke")
+    await desk.recorder.flush(2.0)
+    assert [event["count"] for event in desk.events] == [5]
+    assert (desk.api.count("POST"), desk.api.count("PATCH")) == (1, 0)
+    assert desk.results == {"created": 1, "counted": 4}
 
 
 @pytest.mark.asyncio
@@ -137,6 +186,7 @@ async def test_an_event_that_is_refused_is_dropped_and_the_next_one_sent(desk: D
     await desk.say(message="lost")
     await desk.say(message="sent")
     assert [event["message"] for event in desk.events] == ["sent"]
+    assert desk.results == {"failed": 1, "created": 1}
 
 
 @pytest.mark.asyncio

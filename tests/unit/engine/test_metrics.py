@@ -1,14 +1,12 @@
-"""Names, labels and buckets byte for byte (contract 7.1), and the servers that show them."""
+"""Names, labels and buckets byte for byte (contract 7.1), and when each is counted."""
 
 from __future__ import annotations
 
-import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cocoon_operator.config import Address
-from cocoon_operator.health import AddressInUseError, Health, Servers
-from cocoon_operator.metrics import COUNTERS, HISTOGRAMS, Metrics, UnknownMetricError
+from cocoon_operator.metricfamilies import CONTRACT, FAMILIES, PREFIX, TRANSITIONS
+from cocoon_operator.metrics import Metrics, UnknownMetricError
 
 PLACE = {"namespace": "ns", "cocoonset": "demo"}
 USES = {
@@ -21,18 +19,16 @@ USES = {
 }
 
 
-def families(metrics: Metrics) -> dict[str, str]:
-    return {family.name: family.type for family in text_string_to_metric_families(metrics.text().decode())}
-
-
-def own(metrics: Metrics) -> set[str]:
-    return {name for name in families(metrics) if name.startswith("cocoon_operator_")}
+def shown(metrics: Metrics) -> set[str]:
+    """The families of the contract that the text has; the parser takes ``_total`` off a counter's name."""
+    names = {family.name for family in text_string_to_metric_families(metrics.text().decode())}
+    return {family.name for family in CONTRACT if family.name.removesuffix("_total") in names}
 
 
 @pytest.mark.scenario("S313", "S314")
 def test_after_one_use_each_the_families_of_the_contract_exist() -> None:
     metrics = Metrics()
-    assert own(metrics) == set()
+    assert shown(metrics) == set()
     for name, labels in USES.items():
         metrics.count(name, **labels)
     metrics.observe("hibernate_phase_duration_seconds", 42, result="ok")
@@ -49,11 +45,12 @@ def test_after_one_use_each_the_families_of_the_contract_exist() -> None:
         'cocoon_operator_wake_phase_duration_seconds_count{result="timeout"} 1.0',
     ):
         assert line in lines
-    assert set(USES) == set(COUNTERS)
+    assert shown(metrics) == {family.name for family in CONTRACT}
+    assert {PREFIX + name for name in USES} == {family.name for family in CONTRACT if family.kind == "counter"}
 
 
 @pytest.mark.scenario("S314")
-@pytest.mark.parametrize("name", sorted(HISTOGRAMS))
+@pytest.mark.parametrize("name", ["hibernate_phase_duration_seconds", "wake_phase_duration_seconds"])
 def test_buckets(name: str) -> None:
     metrics = Metrics()
     metrics.observe(name, 1, result="ok")
@@ -64,6 +61,16 @@ def test_buckets(name: str) -> None:
     ]
     buckets = [sample.labels["le"] for sample in family.samples if sample.name.endswith("_bucket")]
     assert buckets == ["10.0", "30.0", "60.0", "180.0", "600.0", "1800.0", "+Inf"]
+
+
+def test_transitions_are_there_after_their_first_use_and_reach_from_a_second_to_half_an_hour() -> None:
+    metrics = Metrics()
+    for family in TRANSITIONS:
+        metrics.observe(family.name.removeprefix(PREFIX), 42, **dict.fromkeys(family.labels, "x"))
+        labels = dict.fromkeys(family.labels, "x")
+        assert value(metrics, f"{family.name}_bucket", **labels, le="30.0") == 0
+        assert value(metrics, f"{family.name}_bucket", **labels, le="60.0") == 1
+        assert (family.buckets[0], family.buckets[-1]) == (1, 1800)
 
 
 def test_no_created_series() -> None:
@@ -96,55 +103,115 @@ def test_the_series_of_a_set_go_with_it_and_others_stay() -> None:
     assert 'phase="Running"' in text
 
 
-def test_engine_and_clients_are_counted() -> None:
+def value(metrics: Metrics, name: str, /, **labels: str) -> float | None:
+    """The value of one series; None when there is none."""
+    found: float | None = metrics.registry.get_sample_value(name, labels)
+    return found
+
+
+def test_a_controller_and_its_queue_begin_at_zero() -> None:
     metrics = Metrics()
-    metrics.queued(1)
-    metrics.taken(0, 0.1)
-    metrics.finished(0.2)
-    metrics.retried()
+    metrics.controller("cocoonhibernation", 3)
+    of = {"controller": "cocoonhibernation"}
+    for result in ("success", "error", "requeue", "requeue_after"):
+        assert value(metrics, "controller_runtime_reconcile_total", **of, result=result) == 0
+    assert value(metrics, "controller_runtime_reconcile_errors_total", **of) == 0
+    assert value(metrics, "controller_runtime_max_concurrent_reconciles", **of) == 3
+    assert value(metrics, "controller_runtime_active_workers", **of) == 0
+    for name in ("depth", "adds_total", "retries_total", "queue_duration_seconds_count", "work_duration_seconds_count"):
+        assert value(metrics, f"workqueue_{name}", name="cocoonhibernation", **of) == 0
+
+
+def test_the_queue_is_counted_as_client_go_does() -> None:
+    metrics = Metrics()
+    queue = metrics.controller("cocoonset", 4)
+    of = {"name": "cocoonset", "controller": "cocoonset"}
+
+    queue.queued(1)
+    queue.queued(2)
+    assert value(metrics, "workqueue_adds_total", **of) == 2
+    assert value(metrics, "workqueue_depth", **of) == 2
+
+    queue.taken(1, 0.25)
+    assert value(metrics, "workqueue_depth", **of) == 1
+    assert value(metrics, "workqueue_queue_duration_seconds_sum", **of) == 0.25
+    assert value(metrics, "workqueue_queue_duration_seconds_bucket", **of, le="0.1") == 0
+    assert value(metrics, "workqueue_queue_duration_seconds_bucket", **of, le="1.0") == 1
+    assert value(metrics, "controller_runtime_active_workers", controller="cocoonset") == 1
+
+    queue.finished(0.5)
+    queue.retried()
+    assert value(metrics, "controller_runtime_active_workers", controller="cocoonset") == 0
+    assert value(metrics, "workqueue_work_duration_seconds_sum", **of) == 0.5
+    assert value(metrics, "workqueue_retries_total", **of) == 1
+    assert value(metrics, "workqueue_adds_total", **of) == 2
+
+
+def test_a_pass_is_counted_once_by_its_result_and_an_error_as_one_too() -> None:
+    metrics = Metrics()
+    passes = metrics.controller("cocoonset", 4)
+    passes.passed("success", 0.25)
+    passes.passed("requeue_after", 0.25)
+    passes.passed("error", 0.5)
+    counted = {
+        result: value(metrics, "controller_runtime_reconcile_total", controller="cocoonset", result=result)
+        for result in ("success", "requeue_after", "error", "requeue")
+    }
+    assert counted == {"success": 1, "requeue_after": 1, "error": 1, "requeue": 0}
+    assert value(metrics, "controller_runtime_reconcile_errors_total", controller="cocoonset") == 1
+    assert value(metrics, "controller_runtime_reconcile_time_seconds_sum", controller="cocoonset") == 1.0
+
+
+def test_leadership_is_a_number_of_the_lease() -> None:
+    metrics = Metrics()
+    lease = {"name": "cocoon-operator.cocoonset.cocoonstack.io"}
+    assert value(metrics, "leader_election_master_status", **lease) == 0
     metrics.leads(leading=True)
-    metrics.passed("success", 0.1)
-    metrics.passed("error", 0.1)
-    metrics.kube_request("patch", "pods", "200", 0.1)
-    metrics.kube_request("watch", "pods", "200", 300)
-    metrics.registry_request("probe", 404)
-    metrics.registry_request("probe", "timeout")
-    lines = metrics.text().decode().splitlines()
-    for line in (
-        'workqueue_adds_total{name="cocoonset"} 1.0',
-        'workqueue_depth{name="cocoonset"} 0.0',
-        'workqueue_retries_total{name="cocoonset"} 1.0',
-        'leader_election_master_status{name="cocoon-operator.cocoonset.cocoonstack.io"} 1.0',
-        'controller_runtime_reconcile_total{controller="cocoonset",result="success"} 1.0',
-        'controller_runtime_reconcile_errors_total{controller="cocoonset"} 1.0',
-        'cocoon_operator_kube_api_requests_total{code="200",resource="pods",verb="patch"} 1.0',
-        'cocoon_operator_registry_requests_total{code="404",operation="probe"} 1.0',
-        'cocoon_operator_registry_requests_total{code="timeout",operation="probe"} 1.0',
-    ):
-        assert line in lines
+    assert value(metrics, "leader_election_master_status", **lease) == 1
+    metrics.leads(leading=False)
+    assert value(metrics, "leader_election_master_status", **lease) == 0
 
 
-async def fetch(port: int, path: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
-        return answer.status, await answer.text()
+def test_requests_to_the_api_server_are_counted_under_both_names() -> None:
+    metrics = Metrics()
+    count = metrics.kube_requests("10.0.0.1:443")
+    count("patch", "pods", "200", 0.25)
+    count("patch", "pods", "0", 0.25)
+    count("watch", "pods", "200", 300)
+    count("get", "", "200", 0.25)
+    requests = f"{PREFIX}kube_api_requests_total"
+    assert value(metrics, requests, verb="patch", resource="pods", code="200") == 1
+    assert value(metrics, requests, verb="patch", resource="pods", code="0") == 1
+    assert value(metrics, requests, verb="watch", resource="pods", code="200") == 1
+    assert value(metrics, requests, verb="get", resource="other", code="200") == 1
+    of = {"host": "10.0.0.1:443"}
+    assert value(metrics, "rest_client_requests_total", **of, method="PATCH", code="200") == 1
+    assert value(metrics, "rest_client_requests_total", **of, method="PATCH", code="<error>") == 1
+    assert value(metrics, "rest_client_requests_total", **of, method="GET", code="200") == 2
+    assert value(metrics, f"{PREFIX}kube_api_request_duration_seconds_sum", verb="patch") == 0.5
+    assert value(metrics, f"{PREFIX}kube_api_request_duration_seconds_count", verb="watch") is None
 
 
-@pytest.mark.asyncio
-async def test_probes_and_metrics_are_served(unused_tcp_port_factory: object) -> None:
-    assert callable(unused_tcp_port_factory)
-    probes, metrics = unused_tcp_port_factory(), unused_tcp_port_factory()
-    servers, health = Servers(), Health()
-    await servers.probes(Address("127.0.0.1", probes), health)
-    await servers.metrics(Address("127.0.0.1", metrics), Metrics().text)
-    await servers.metrics(None, Metrics().text)
-    try:
-        assert await fetch(probes, "/healthz") == (200, "ok")
-        assert await fetch(probes, "/livez") == (200, "ok")
-        assert await fetch(probes, "/readyz") == (503, "starting")
-        health.unready = list
-        assert await fetch(probes, "/readyz") == (200, "ok")
-        assert "leader_election_master_status" in (await fetch(metrics, "/metrics"))[1]
-        with pytest.raises(AddressInUseError, match=f"PROBE_ADDR=127.0.0.1:{metrics}: cannot listen there"):
-            await servers.probes(Address("127.0.0.1", metrics), health)
-    finally:
-        await servers.close()
+def test_requests_to_the_registry_events_and_lag_are_counted() -> None:
+    metrics = Metrics("1.2.3")
+    metrics.registry_request("probe", 404, 0.25)
+    metrics.registry_request("probe", "timeout", 4.0)
+    metrics.event("created")
+    metrics.lagged(0.75)
+    assert value(metrics, f"{PREFIX}registry_requests_total", operation="probe", code="404") == 1
+    assert value(metrics, f"{PREFIX}registry_requests_total", operation="probe", code="timeout") == 1
+    assert value(metrics, f"{PREFIX}registry_request_duration_seconds_sum", operation="probe") == 4.25
+    assert value(metrics, f"{PREFIX}events_total", result="created") == 1
+    assert value(metrics, f"{PREFIX}event_loop_lag_seconds_bucket", le="0.5") == 0
+    assert value(metrics, f"{PREFIX}event_loop_lag_seconds_bucket", le="1.0") == 1
+    assert value(metrics, f"{PREFIX}build_info", version="1.2.3") == 1
+
+
+def test_new_families_have_no_label_that_grows_with_the_number_of_sets() -> None:
+    by_contract = {family.name for family in CONTRACT}
+    growing = {"namespace", "cocoonset", "name", "pod", "uid", "vm"}
+    assert {
+        name
+        for name, family in FAMILIES.items()
+        if growing & set(family.labels) and name not in by_contract and not name.startswith(("workqueue_", "leader_"))
+    } == set()

@@ -19,6 +19,8 @@ from tests.model.world import World
 VM = "vk-ns-demo-0"
 TAG = f"{VM}:hibernate"
 GET, HEAD, DROP = f"GET {TAG}", f"HEAD {TAG}", f"DELETE {TAG}"
+HINT_NODE = "slot_release_wake_total{cocoonset=demo,namespace=ns,placement=hint-node}"
+POOL = "slot_release_wake_total{cocoonset=demo,namespace=ns,placement=pool}"
 OLD_DIGEST = "sha256:" + "a" * 64
 
 
@@ -41,6 +43,24 @@ async def asleep(world: World, **spec: Any) -> str:
     assert world.phase == "Suspended"
     assert world.memory() is None
     return str(world.tag())
+
+
+async def released(world: World, **spec: Any) -> str:
+    """A set whose seat is free; returns the digest of the save. Counters begin anew."""
+    digest = await asleep(world, hibernatePolicy="release", **spec)
+    await rest(world)
+    assert world.pod() is None
+    world.measures.counts.clear()
+    return digest
+
+
+async def waking(world: World, **spec: Any) -> str:
+    """A released set whose wake pod was just made."""
+    digest = await released(world, **spec)
+    world.edit(suspend=False)
+    await world.run()
+    assert world.phase == "Waking"
+    return digest
 
 
 def saved(world: World, vm_name: str = VM, *, image: str = "base", memory: Iterable[str] = ("saved",)) -> str:
@@ -235,9 +255,19 @@ def bodies(world: World, since: int, verb: str) -> list[Any]:
     return [w.body for w in world.api.writes[since:] if w.by == "operator" and str(w) == verb]
 
 
+def pod_writes(world: World, since: int = 0) -> list[str]:
+    """What the operator wrote to pods since a mark."""
+    return [write for write in world.writes(since) if "pod/" in write]
+
+
 def asked(world: World, since: int = 0) -> list[str]:
     """The registry requests since a mark."""
     return world.registry.requests[since:]
+
+
+def orphan(digest: str) -> str:
+    """The tag under which a snapshot is put aside."""
+    return f"orphan-{digest.removeprefix('sha256:')[:12]}"
 
 
 # -- sub-agents and toolboxes --------------------------------------------------------------------------------------------

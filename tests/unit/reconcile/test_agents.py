@@ -28,6 +28,7 @@ from tests.unit.reconcile.staging import (
     heal,
     hibernation,
     pod_fails,
+    pod_writes,
     pods,
     refuse,
     rest,
@@ -49,10 +50,6 @@ async def main_alone(world: World, replicas: int, **spec: Any) -> None:
     """A ready main agent of a set that was just asked for more."""
     await up(world)
     world.edit(agent={"replicas": replicas}, **spec)
-
-
-def pod_writes(world: World, since: int = 0) -> list[str]:
-    return [write for write in world.writes(since) if "pod/" in write]
 
 
 # -- made ------------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ from tests.unit.reconcile.staging import (
     heal,
     hibernation,
     judged_rest,
+    orphan,
     pod_fails,
+    pod_writes,
     pods,
     refuse,
     rest,
@@ -35,10 +37,6 @@ pytestmark = pytest.mark.asyncio
 MANAGED = [vm(0), vm(1), vm(2), vm("db")]
 ALL = ["demo-0", "demo-1", "demo-2", "demo-db", "demo-vnc"]
 BOXES = [RUN_BOX, STATIC_BOX]
-
-
-def pod_writes(world: World, since: int = 0) -> list[str]:
-    return [write for write in world.writes(since) if "pod/" in write]
 
 
 def work_of_all(world: World) -> dict[str, list[str] | None]:
@@ -410,7 +408,7 @@ async def test_w13_old_memory_of_no_role_comes_up_in_another_machine(world: Worl
     assert images == {vm(0): "other", vm(1): "other", vm("db"): "newer"}
     memories = [world.memory(name) for name in digests]
     assert memories == [[], ["fork of vk-ns-demo-0"], []]
-    kept = {(name, f"orphan-{str(digest).removeprefix('sha256:')[:12]}"): digest for name, digest in digests.items()}
+    kept = {(name, orphan(str(digest))): digest for name, digest in digests.items()}
     assert world.registry.tags == kept
     assert [reason for _, reason, _ in events(world)] == ["SnapshotMovedAside"] * 3
 

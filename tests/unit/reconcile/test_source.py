@@ -17,6 +17,7 @@ from tests.unit.reconcile.staging import (
     events,
     hibernation,
     made_by_go,
+    orphan,
     rest,
     saved,
     set_object,
@@ -24,10 +25,6 @@ from tests.unit.reconcile.staging import (
 )
 
 pytestmark = pytest.mark.asyncio
-
-
-def orphan(digest: str) -> str:
-    return f"orphan-{digest.removeprefix('sha256:')[:12]}"
 
 
 @pytest.mark.scenario("S244")

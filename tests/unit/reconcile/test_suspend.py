@@ -28,6 +28,7 @@ from tests.unit.reconcile.staging import (
     built_toolbox,
     events,
     made_by_go,
+    orphan,
     refuse,
     rest,
     running_status,
@@ -116,8 +117,7 @@ async def test_a_leftover_is_moved_aside_before_a_suspended_set_is_booted(world:
     digest = saved(world)
     world.apply(suspend=True)
     await world.settle()
-    orphan = f"orphan-{digest.removeprefix('sha256:')[:12]}"
-    assert world.tag(tag=orphan) == digest
+    assert world.tag(tag=orphan(digest)) == digest
     assert world.agent.history[0] == f"booted {VM}"
     assert world.phase == "Suspended"
     assert world.tag() != digest

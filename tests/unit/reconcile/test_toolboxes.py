@@ -19,6 +19,7 @@ from tests.unit.reconcile.staging import (
     built_toolbox,
     events,
     heal,
+    orphan,
     pod_fails,
     pods,
     refuse,
@@ -276,6 +277,5 @@ async def test_w29_a_toolbox_of_a_wiped_set_is_never_made_from_a_namesakes_snaps
     world.edit(toolboxes=[RUN_BOX])
     await rest(world)
     assert world.memory(vm("db")) == []
-    orphan = f"orphan-{digest.removeprefix('sha256:')[:12]}"
-    assert world.registry.tags == {(vm("db"), orphan): digest}
+    assert world.registry.tags == {(vm("db"), orphan(digest)): digest}
     assert [reason for _, reason, _ in events(world)] == ["LeftoverSnapshotMoved"]

@@ -398,7 +398,7 @@ async def test_every_request_is_counted_once(registry: FakeRegistry, connect: Co
     told: list[tuple[str, int | str]] = []
     registry.put(VM, "hibernate", BODY)
     registry.script["HEAD"].extend([answer(503), break_off])
-    client = connect(on_request=lambda kind, code: told.append((kind, code)))
+    client = connect(on_request=lambda kind, code, _: told.append((kind, code)))
     await client.probe(VM, "hibernate")
     await client.inspect(VM, "hibernate")
     await client.drop(VM, "hibernate")

@@ -100,7 +100,7 @@ async def test_http_1_1_over_32_connections_at_most_that_are_used_again(
 @pytest.mark.asyncio
 async def test_plain_http_is_remembered(registry: FakeRegistry, connect: Connect) -> None:
     told: list[tuple[str, int | str]] = []
-    client = connect(on_request=lambda kind, code: told.append((kind, code)))
+    client = connect(on_request=lambda kind, code, _: told.append((kind, code)))
     for _ in range(3):
         await client.probe(VM, "hibernate")
     assert told == [("handshake", "tls"), ("handshake", 200), *[("probe", 404)] * 3]

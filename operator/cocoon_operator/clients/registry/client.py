@@ -42,9 +42,9 @@ class RegistryClient:
 
     Open connections belong to the event loop that first asks; use it as ``async with`` or call :meth:`close`.
 
-    ``on_request(kind, code)`` is told every HTTP request: kind ``handshake``, ``token``, ``probe`` (HEAD), ``inspect`` (GET),
-    ``drop`` (DELETE) or ``copy`` (PUT), code the HTTP status or a word (see :class:`Transport`). ``env`` is the environment for
-    proxies and, without a ``keychain``, for credentials. ``clock`` is monotonic, in seconds.
+    ``on_request(kind, code, seconds)`` is told every HTTP request: kind ``handshake``, ``token``, ``probe`` (HEAD), ``inspect``
+    (GET), ``drop`` (DELETE) or ``copy`` (PUT), code the HTTP status or a word (see :class:`Transport`). ``env`` is the
+    environment for proxies and, without a ``keychain``, for credentials. ``clock`` is monotonic, in seconds.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -26,7 +27,7 @@ MANIFEST_LIMIT: Final = 4 * 1024 * 1024
 ANSWER_LIMIT: Final = 256 * 1024
 """Bytes of every other answer: a token, an error."""
 
-RequestHook: TypeAlias = Callable[[str, "int | str"], None]
+RequestHook: TypeAlias = Callable[[str, "int | str", float], None]
 
 
 class _ConnectionLostError(aiohttp.ClientConnectionError):
@@ -58,8 +59,8 @@ class Reply:
 class Transport:
     """A lazily opened session. ``attempt`` bounds one request in seconds, waiting for a free connection included.
 
-    ``on_request(kind, code)`` is called once for every request that was tried; ``code`` is the status or the kind of a
-    :class:`NoAnswerError`, or ``cancelled`` where the time of the whole question ran out first.
+    ``on_request(kind, code, seconds)`` is called once for every request that was tried; ``code`` is the status or the kind of
+    a :class:`NoAnswerError`, or ``cancelled`` where the time of the whole question ran out first.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Transport:
             raise RegistryError("the registry client is closed")
         code: int | str = "cancelled"
         limit = MANIFEST_LIMIT if kind == "inspect" else ANSWER_LIMIT
+        started = time.monotonic()
         try:
             reply = await self._exchange(method, url, headers or {}, body, limit)
             code = reply.status
@@ -102,7 +104,7 @@ class Transport:
             raise NoAnswerError(reason, code) from error
         finally:
             if self._on_request is not None:
-                self._on_request(kind, code)
+                self._on_request(kind, code, time.monotonic() - started)
         if len(reply.body) > limit:
             raise RegistryError(f"{url.raw_host} answered with more than {_size(limit)}")
         if reply.body and reply.headers.get("Content-Encoding", "identity") != "identity":
