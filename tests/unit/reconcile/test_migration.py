@@ -103,7 +103,7 @@ async def test_a_held_main_does_not_migrate(world: World, desire: str, phase: st
     assert world.condition("Ready")["reason"] == (
         "HeldByHibernation" if phase == "Hibernated" else "RegistryUnreachable"
     )
-    assert set(asked(world, requests)) <= {"probe vk-ns-demo-0:hibernate"}
+    assert set(asked(world, requests)) <= {"HEAD vk-ns-demo-0:hibernate"}
     assert (node(world), world.tag()) == ("node-a", digest)
     world.registry.down = ""
     world.api.remove("hibernation", "ns", "demo-0")
