@@ -300,6 +300,10 @@ class Engine:
         finally:
             self.change_snapshot(snapshot.name, leased=False)
 
+    async def measure(self) -> None:
+        """Ask for the sizes on the disk, which the records then tell. Raises :class:`EngineError` when there is no answer."""
+        await self._suffer("storage", "")
+
     def forget_snapshot(self, name: str) -> None:
         """Lose a local snapshot behind the agent's back (F-10)."""
         self._snapshots.drop(name)

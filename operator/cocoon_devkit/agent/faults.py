@@ -9,6 +9,7 @@ A point is a dotted name; a fault armed at ``registry`` also meets ``registry.ge
 ``vm.net``                dropping a guest's NIC before a hibernation
 ``snapshot.save``         a local save (F-5)
 ``snapshot.remove``       removal of a local snapshot
+``storage``               measuring the disk for the Node's allocatable storage (R1.9)
 ``push``                  an upload: ``push.blob``, ``push.config``, ``push.manifest``; ``push.report`` fails after success (F-6)
 ``pull``                  a download of a snapshot (F-7)
 ``registry``              every request to the registry: ``registry.<method>.<manifest or blob>`` (F-8)

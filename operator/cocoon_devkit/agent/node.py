@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cocoon_devkit.agent import wire
-from cocoon_devkit.agent.engine import Engine
+from cocoon_devkit.agent.engine import Engine, EngineError
 from cocoon_devkit.agent.journal import NodeJournal
 from cocoon_devkit.agent.kube import MERGE, STRATEGIC, Kube, KubeStatusError
 from cocoon_devkit.agent.settings import NodeSettings
@@ -190,7 +190,14 @@ class NodeObject:
         return bool(self._tasks)
 
     async def push_changed_storage(self) -> None:
-        """Push allocatable storage, and nothing else, when it changed (N007, N008). Raises :class:`KubeStatusError`."""
+        """Push allocatable storage, and nothing else, when it changed (N007, N008) and could be measured (N009).
+
+        Raises :class:`KubeStatusError`.
+        """
+        try:
+            await self._engine.measure()
+        except EngineError:
+            return
         storage = self.storage()
         if storage == self._pushed_storage:
             return

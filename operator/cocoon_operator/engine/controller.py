@@ -107,7 +107,7 @@ class Controller:
                 self._queue.done(key, requeue_after=outcome.requeue_after, failed=outcome.error is not None)
 
     async def _pass(self, key: Key) -> Outcome:
-        with structlog.contextvars.bound_contextvars(cocoonset=object_key(*key)):
+        with structlog.contextvars.bound_contextvars(cocoonset=object_key(*key), generation=self._generation(key)):
             started = time.monotonic()
             outcome = await self._guarded(key)
             if self._observe is not None:
@@ -115,6 +115,10 @@ class Controller:
             if outcome.error is not None:
                 _report(outcome.error)
             return outcome
+
+    def _generation(self, key: Key) -> int | None:
+        obj = self._cache.sets.get(key)
+        return obj.generation if obj is not None else None
 
     async def _guarded(self, key: Key) -> Outcome:
         try:

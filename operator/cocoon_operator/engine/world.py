@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.errors import ConflictError, InvalidError, KubeError, NotFoundError, UnavailableError
@@ -29,6 +30,8 @@ from cocoon_operator.engine.triggers import (
     sets_of_pod,
 )
 from cocoon_operator.reconcile.objects import SetObject, set_from_object
+
+log = structlog.get_logger(__name__)
 
 Object = dict[str, Any]
 
@@ -112,6 +115,7 @@ class World:
             pod = await self._client.create(PODS, namespace, body, Pod)
             self._learn_pod(pod)
             write.expected = pod_fingerprint(pod)
+        log.info("pod created", pod=pod.name)
         return pod
 
     async def patch_pod(self, pod: Pod, annotations: Mapping[str, str | None], *, guarded: bool = False) -> Pod:
@@ -125,6 +129,7 @@ class World:
             answer = await self._client.merge_patch(PODS, pod.namespace, pod.name, {"metadata": metadata}, Pod)
             self._learn_pod(answer)
             write.expected = pod_fingerprint(_annotated(before or answer, annotations))
+        log.info("pod patched", pod=pod.name, annotations=sorted(annotations))
         return answer
 
     async def delete_pod(self, pod: Pod) -> bool:
@@ -140,6 +145,7 @@ class World:
                 self._cache.miss_pod(pod)
                 return False
             self._take_deletion(pod, answer, before, write)
+        log.info("pod deleted", pod=pod.name)
         return True
 
     def _take_deletion(self, pod: Pod, answer: Object, before: Pod | None, write: OwnWrite) -> None:

@@ -13,6 +13,7 @@ from nodes import IMAGE, PREFIX
 
 from cocoon_devkit.agent import Capacity, FakeNodes, NodeSettings, Speeds, Windows
 from cocoon_devkit.agent.client import AgentClient, ControlError
+from cocoon_devkit.agent.control import planted_request
 from cocoon_devkit.agent.create import ProviderError
 from cocoon_devkit.agent.delete import delete_pod
 from cocoon_devkit.agent.engine import Engine
@@ -176,12 +177,16 @@ async def test_storage_is_pushed_only_when_it_changed(cluster: Cluster, tmp_path
     kube = await Kube.connect(cluster.kubeconfig)
     capacity = Capacity(cpu=32, storage=100 * GI, base_images=90 * GI, reserve=0)
     settings = NodeSettings(name="measured", state_dir=tmp_path, pool="nobody", capacity=capacity)
-    journal = Journal()
+    journal, faults = Journal(), Faults()
     own = NodeJournal(journal, "measured")
-    node = NodeObject(kube, settings, Engine(tmp_path, Speeds(), Faults(), own), Table(), own)
+    node = NodeObject(kube, settings, Engine(tmp_path, Speeds(), faults, own), Table(), own)
     try:
         await node.register()
         before = await kube.get("/api/v1/nodes/measured")
+        capacity.base_images = 0
+        faults.arm("storage", times=1)
+        await node.push_changed_storage()
+        assert journal.select(op="node-storage") == [], "what could not be measured is not told"
         for free in (10, 12, 12):
             capacity.base_images = (100 - free) * GI
             await node.push_changed_storage()
@@ -196,6 +201,83 @@ async def test_storage_is_pushed_only_when_it_changed(cluster: Cluster, tmp_path
     finally:
         await kube.delete("/api/v1/nodes/measured", {})
         await kube.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N002", "N003", "N005", "N006")
+async def test_what_a_node_has_is_what_the_api_server_stores(cluster: Cluster, tmp_path: Path) -> None:
+    """32 CPUs; 100 Gi of disk of which 60 are free; the value of the start; a template with a taint of that key."""
+    kube = await Kube.connect(cluster.kubeconfig)
+    own_taint = {"key": "virtual-kubelet.io/provider", "value": "other", "effect": "NoExecute"}
+    settings = NodeSettings(
+        name="counted",
+        state_dir=tmp_path,
+        pool="nobody",
+        capacity=Capacity(cpu=32, storage=100 * GI, base_images=40 * GI, reserve=20),
+        storage_allocatable="startup",
+        taints=(own_taint,),
+    )
+    own = NodeJournal(Journal(), "counted")
+    engine = Engine(tmp_path, Speeds(), Faults(), own)
+
+    async def start() -> Obj:
+        """Let an agent start on the node; returns the Node."""
+        node = NodeObject(kube, settings, engine, Table(), own)
+        await node.register()
+        if engine.by_name("v") is None:
+            engine.plant_vm(planted_request("v")).overlay_bytes = 0
+            engine.change_snapshot((await engine.save(engine.vms()[0], "kept")).name, size=10 * GI)
+        await node.push_changed_storage()
+        return await kube.get("/api/v1/nodes/counted")
+
+    try:
+        body = await start()
+        provider = [each for each in body["spec"]["taints"] if each["key"] == "virtual-kubelet.io/provider"]
+        assert provider == [own_taint]
+        have, free = body["status"]["capacity"], body["status"]["allocatable"]
+        assert (have["cpu"], free["cpu"], have["pods"], free["pods"]) == ("32", "25", "256", "256")
+        assert (have["ephemeral-storage"], free["ephemeral-storage"]) == (str(100 * GI), str(48 * GI))
+        again = await start()
+        assert again["status"]["allocatable"]["ephemeral-storage"] == str(40 * GI)
+    finally:
+        await kube.delete("/api/v1/nodes/counted", {})
+        await kube.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N136")
+async def test_a_live_snapshot_pauses_the_vm_for_the_save_alone(fleet: Fleet, nodes: FakeNodes) -> None:
+    agent = nodes.nodes["inner"]
+    tracked = await boot(fleet, agent, "demo-0")
+    vm = tracked.vm_name
+    barrier = agent.faults.arm("push.start", fail=False, hold=True)
+    agent.settings.speeds.save = 0.5
+    since = (await asyncio.to_thread(fleet.the_pod, "demo-0"))["metadata"]["resourceVersion"]
+    await asyncio.to_thread(fleet.annotate, "demo-0", snapshot=f"team/{fleet.prefix}:s1")
+    await until(lambda: agent.engine.paused(vm), "the VM is being saved")
+    assert not agent.context.probes.once(tracked)
+    await until(lambda: barrier.waiting == 1, "the push has begun")
+    assert not agent.engine.paused(vm)
+    assert agent.context.probes.once(tracked)
+    written = [
+        each for each in nodes.journal.select(kind="api", op="status") if int(each["resourceVersion"]) > int(since)
+    ]
+    assert written == [], "it was ready all the time"
+    agent.faults.release(barrier.id)
+    await until(lambda: tracked.answer != "", "the answer")
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N155")
+async def test_an_update_that_the_answer_causes_writes_nothing(fleet: Fleet, nodes: FakeNodes) -> None:
+    agent = nodes.nodes["inner"]
+    tracked = await boot(fleet, agent, "demo-0")
+    await asyncio.to_thread(fleet.annotate, "demo-0", snapshot=f"team/{fleet.prefix}:s1")
+    await until(lambda: tracked.answer != "", "the answer")
+    since = len(nodes.journal.select())
+    await update_pod(agent.context, await asyncio.to_thread(fleet.the_pod, "demo-0"))
+    assert [each for each in nodes.journal.select(kind="api") if each["seq"] > since] == []
+    assert len(nodes.journal.select(kind="engine", op="save")) == 1
 
 
 @pytest.mark.asyncio

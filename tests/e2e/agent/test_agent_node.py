@@ -14,6 +14,8 @@ from cocoon_devkit.cluster import Cluster
 from cocoon_devkit.errors import ProcessFailedError
 from cocoon_devkit.rawapi import Api
 from cocoon_devkit.scratch import Scratch
+from cocoon_operator.api import keys
+from cocoon_operator.api.snapshot import FAILED, SnapshotStatus
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 
@@ -125,6 +127,9 @@ def test_an_agent_without_a_registry_trusts_its_own_copy(fleet: Fleet, lone_node
     assert alone.local("demo-0", "lone") is not None
     assert not alone.has_tag("demo-0")
     alone.wake("demo-0")
+    alone.annotate("demo-0", snapshot="team/nowhere:one")
+    answer = alone.until_pod("demo-0", lambda pod: note(pod, keys.SNAPSHOT_STATUS) != "", "it is answered")
+    assert SnapshotStatus.parse(answer["metadata"]["annotations"]).state == FAILED
     vm = alone.the_vm("demo-0", "lone")
     assert (vm["memory"]["work"], vm["restored_via"]) == (["precious"], "local")
     assert node(fleet.api, "lone")["metadata"]["labels"]["cocoonstack.io/pool"] == "lonely"
