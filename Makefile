@@ -11,7 +11,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 	--no-emit-index-url $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools generate verify lint test test-unit test-e2e soak contract demo dev-up dev-down dev-status lock clean
+.PHONY: help setup tools generate verify docs audit lint test test-unit test-e2e soak contract demo dev-up dev-down dev-status lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,19 +30,30 @@ $(VENV)/installed: requirements/dev.txt pyproject.toml
 tools: setup ## Build etcd, kube-apiserver, kubectl, helm, ... once (minutes); print their folder
 	@$(BIN)/python -m cocoon_devkit.tools
 
-generate: setup ## Write crds/ and the chart's copy of it from the models
+generate: setup ## Write crds/ and the chart's copy of it from the models, and the chart's README from its values
 	@set -e; for folder in $(CRD_FOLDERS); do $(BIN)/python -m cocoon_operator.api.crd --output $$folder; done
+	@$(BIN)/python -m cocoon_devkit.chartreadme
 
 lint: setup ## Repair what ruff can, show the rest
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
-verify: setup ## Check format, lint, types, layers and that crds/ is fresh
+verify: setup ## Check format, lint, types, layers and that generated files are fresh
 	@set -e; for folder in $(CRD_FOLDERS); do $(BIN)/python -m cocoon_operator.api.crd --output $$folder --check; done
+	@$(BIN)/python -m cocoon_devkit.chartreadme --check
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/zizmor --offline --no-progress --quiet --persona pedantic .github
+	@$(MAKE) --no-print-directory docs audit
+
+docs: setup ## Build docs/ into site/; a link that leads nowhere is an error
+	@$(BIN)/mkdocs build --quiet
+
+audit: setup ## Ask for known vulnerabilities of the pinned packages, where the database can be reached
+	@$(BIN)/python -m cocoon_devkit.advisories
 
 test: verify tools ## Everything: verify, unit tests, tests on a real control plane
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -79,7 +90,9 @@ $(UV): requirements/uv.txt
 lock: $(UV) ## Pin all packages with hashes again (UPGRADE=1 takes newer versions)
 	@$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra gcp -o requirements/gcp.txt
-	@$(COMPILE) pyproject.toml --extra gcp --extra dev --group test --group lint --group build -o requirements/dev.txt
+	@$(COMPILE) pyproject.toml --extra otel -o requirements/otel.txt
+	@$(COMPILE) pyproject.toml --extra gcp --extra otel --extra dev --group test --group lint --group docs --group build -o requirements/dev.txt
+	@$(COMPILE) --group build -o requirements/build.txt
 	@$(COMPILE) requirements/go.in -o requirements/go.txt
 	@$(COMPILE) requirements/uv.in -o requirements/uv.txt
 

@@ -56,7 +56,7 @@ def find_tools(say: Say = say_on_stderr) -> Path:
 
 
 def tool_modules() -> list[GoModule]:
-    """The modules of ``hack/tools``: helm and promtool have their own, their libraries and Kubernetes' do not agree."""
+    """The modules of ``hack/tools``: one for each group of tools whose libraries agree with each other."""
     if not (checkout.TOOL_MODULES / "go.mod").is_file():
         raise ToolsError(
             "The tools are built from a checkout of the project; this is an installed package without one."
@@ -65,6 +65,7 @@ def tool_modules() -> list[GoModule]:
         read_module("kubernetes", checkout.TOOL_MODULES),
         read_module("helm", checkout.TOOL_MODULES / "helm"),
         read_module("promtool", checkout.TOOL_MODULES / "promtool"),
+        read_module("actionlint", checkout.TOOL_MODULES / "actionlint"),
     ]
 
 

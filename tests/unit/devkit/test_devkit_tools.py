@@ -53,6 +53,7 @@ def test_the_modules_of_the_checkout_build_what_a_cluster_needs() -> None:
         "kubernetes": ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "registry"],
         "helm": ["helm", "kind"],
         "promtool": ["promtool"],
+        "actionlint": ["actionlint"],
     }
 
 
