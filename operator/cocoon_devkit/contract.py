@@ -17,7 +17,7 @@ from typing import Final
 
 from cocoon_devkit import checkout
 from cocoon_devkit.markers import read_proofs
-from cocoon_devkit.scenarios import TOTALS, Contract, read_contract
+from cocoon_devkit.scenarios import IDS, Contract, read_contract
 
 DOCS: Final = checkout.ROOT / "docs" / "contract"
 TESTS: Final = checkout.ROOT / "tests"
@@ -54,7 +54,7 @@ class Coverage:
     def summary(self) -> str:
         """Return the closing line."""
         parts = []
-        for kind in TOTALS:
+        for kind in IDS:
             counted = self.contract.counted(kind)
             parts.append(f"{kind}: {sum(name in self.tested for name in counted)}/{len(counted)} tested")
         return ", ".join(parts)

@@ -1,43 +1,67 @@
-"""The scenarios and weaknesses of the contract, read from the text of ``docs/contract``."""
+"""The scenarios, admission rules and weaknesses of the contract, read from the text of ``docs/contract``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-TOTALS: Final = {"S": 330, "N": 204}
-"""How many scenarios there are: S001 to S330 of the operator, N001 to N204 of the node agent."""
-
 BACKGROUND: Final = "*(background)*"
-"""The mark of a scenario that speaks of older node agents alone, which nothing here builds."""
+"""The mark of what nothing here can do: of older node agents, or of a webhook's own answers."""
 
-_SCENARIO: Final = re.compile(r"[*-] \*\*([SN][0-9]{3})\b")
+_SCENARIO: Final = re.compile(r"[*-] \*\*([SN][0-9]{3}|V[0-9]{2})\b")
+_RULE: Final = re.compile(r"\| ((?:G|PO|WL|CS|CH)-[0-9]{1,2}) \|")
 _WEAKNESS: Final = re.compile(r"\| (W-[0-9]{2}) \|")
+
+
+def _numbered(form: str, *ranges: range) -> tuple[str, ...]:
+    return tuple(form.format(number) for number in chain(*ranges))
+
+
+IDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "S": _numbered("S{:03}", range(1, 331)),
+    "N": _numbered("N{:03}", range(1, 205)),
+    "V": _numbered("V{:02}", range(1, 22), range(30, 66), range(70, 80)),
+    "rules": (
+        *_numbered("G-{}", range(1, 8)),
+        *_numbered("PO-{}", range(1, 9)),
+        *_numbered("WL-{}", range(1, 8)),
+        *_numbered("CS-{}", range(1, 5), range(10, 20), range(30, 44), range(50, 58)),
+        *_numbered("CH-{}", range(1, 11)),
+    ),
+}
+"""What there is of each kind: scenarios of the operator (S), of the node agent (N), of admission (V), and its rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What ``docs/contract`` lists: every id with whether it is background, the weaknesses, and what is wrong with the text."""
+    """What ``docs/contract`` lists: every id with whether it is background, the weaknesses, and what is wrong with the text.
+
+    A rule of admission counts as a scenario.
+    """
 
     scenarios: dict[str, bool]
     weaknesses: tuple[str, ...]
     problems: tuple[str, ...]
 
     def counted(self, kind: str) -> tuple[str, ...]:
-        """Return the ids of a kind (``S`` or ``N``) that count, background left out."""
-        return tuple(name for name, background in self.scenarios.items() if name.startswith(kind) and not background)
+        """Return the ids of a kind of :data:`IDS` that count, background left out."""
+        return tuple(name for name in IDS[kind] if self.scenarios.get(name) is False)
 
 
 def read_contract(folder: Path) -> Contract:
-    """Read every Markdown file of a folder. An id is listed where a list item starts with it in bold."""
+    """Read every Markdown file of a folder.
+
+    A scenario is listed where a list item starts with its id in bold, a rule and a weakness where a table's row does.
+    """
     scenarios: dict[str, bool] = {}
     weaknesses: dict[str, str] = {}
     problems: list[str] = []
     for place, line in _lines(folder):
-        if found := _SCENARIO.match(line):
+        if found := _SCENARIO.match(line) or _RULE.match(line):
             if found[1] in scenarios:
                 problems.append(f"{place}: {found[1]} is listed twice")
             scenarios[found[1]] = BACKGROUND in line
@@ -55,9 +79,9 @@ def _lines(folder: Path) -> Iterator[tuple[str, str]]:
             yield f"{file.name}:{number}", line
 
 
-def _gaps(scenarios: dict[str, bool]) -> Iterator[str]:
-    expected = {f"{kind}{number:03}" for kind, total in TOTALS.items() for number in range(1, total + 1)}
-    for name in sorted(expected - scenarios.keys()):
+def _gaps(listed: Iterable[str]) -> Iterator[str]:
+    expected = set(chain(*IDS.values()))
+    for name in sorted(expected - set(listed)):
         yield f"{name} is not listed"
-    for name in sorted(scenarios.keys() - expected):
+    for name in sorted(set(listed) - expected):
         yield f"{name} is listed, but there is no such number"

@@ -98,7 +98,7 @@ def test_release_is_for_a_main_agent_alone(api: Api) -> None:
     api.patch("cset", {"spec": {"hibernatePolicy": "retain", "agent": {"replicas": 1}, "toolboxes": toolboxes}})
 
 
-@pytest.mark.scenario("S012")
+@pytest.mark.scenario("S012", "CS-53", "V64")
 def test_the_class_can_be_added_once(api: Api) -> None:
     api.apply(cocoon_set())
     api.patch("cset", {"spec": {"snapshotCompatibilityClass": "n2-cascade-lake-v1"}})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from cocoon_devkit.contract import Coverage, main, record, survey
-from cocoon_devkit.scenarios import TOTALS, Contract
+from cocoon_devkit.scenarios import IDS, Contract
 
 
 def coverage(
@@ -23,7 +24,7 @@ def coverage(
 
 def test_the_closing_line_counts_without_background() -> None:
     found = coverage(proofs={"S002": ["a::test"], "N019": ["a::test"]})
-    assert found.summary() == "S: 1/2 tested, N: 0/1 tested"
+    assert found.summary() == "S: 1/2 tested, N: 0/1 tested, V: 0/0 tested, rules: 0/0 tested"
 
 
 def test_a_row_says_id_state_and_tests() -> None:
@@ -84,21 +85,31 @@ def test_the_contract_is_whole_and_every_id_in_a_test_is_in_it() -> None:
     assert list(survey().problems()) == []
 
 
-def test_seven_scenarios_are_background_and_all_others_count() -> None:
+def test_what_is_background_and_that_all_others_count() -> None:
     contract = survey().contract
     background = [name for name, is_background in contract.scenarios.items() if is_background]
-    assert background == ["N019", "N028", "N052", "N089", "N116", "N166", "N196"]
-    assert len(contract.counted("S")) == TOTALS["S"]
-    assert len(contract.counted("N")) == TOTALS["N"] - len(background)
+    of_a_webhook = ["G-3", "G-4", "G-5", "PO-2", "WL-7"]
+    of_older_agents = ["N019", "N028", "N052", "N089", "N116", "N166", "N196"]
+    assert background == sorted([*of_a_webhook, *of_older_agents])
+    counted = {name for kind in IDS for name in contract.counted(kind)}
+    assert counted == {name for names in IDS.values() for name in names} - set(background)
+
+
+def test_every_rule_and_scenario_of_admission_has_a_test() -> None:
+    found = survey()
+    counted = {*found.contract.counted("rules"), *found.contract.counted("V")}
+    assert counted - set(found.tested) == set()
+
+
+def test_the_weaknesses_are_all_listed() -> None:
+    contract = survey().contract
     assert contract.weaknesses == tuple(f"W-{number:02}" for number in range(1, 64))
 
 
 def test_the_command_prints_both_tables_and_closes_with_the_counts(capsys: pytest.CaptureFixture[str]) -> None:
     code = main([])
     lines = capsys.readouterr().out.splitlines()
-    rows = {
-        line.split()[0]: line.split()[1] for line in lines if line[:1] in "SNW" and line[:4].strip("SNW-").isdigit()
-    }
+    rows = {line.split()[0]: line.split()[1] for line in lines if re.match(r"(?:[A-Z]{1,2}-|[SNV])[0-9]+ ", line)}
     found = survey()
     assert rows.keys() == {*found.contract.scenarios, *found.contract.weaknesses}
     assert {name for name, state in rows.items() if state == "tested" and name[0] == "S"} <= set(found.tested)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cocoon_devkit.scenarios import TOTALS, Contract, read_contract
+from cocoon_devkit.scenarios import IDS, Contract, read_contract
 
 
 def write(folder: Path, name: str, *lines: str) -> None:
@@ -15,8 +15,9 @@ def write(folder: Path, name: str, *lines: str) -> None:
 
 def whole(folder: Path) -> None:
     """Write down every id there is."""
-    for kind, total in TOTALS.items():
-        write(folder, f"{kind}.md", *(f"* **{kind}{number:03}** Then it holds." for number in range(1, total + 1)))
+    for kind, names in IDS.items():
+        form = "| {} | it holds |" if kind == "rules" else "* **{}** Then it holds."
+        write(folder, f"{kind}.md", *(form.format(name) for name in names))
 
 
 def problems_of(folder: Path) -> tuple[str, ...]:
@@ -27,7 +28,9 @@ def test_every_id_of_a_whole_contract_is_found(tmp_path: Path) -> None:
     whole(tmp_path)
     contract = read_contract(tmp_path)
     assert contract.problems == ()
-    assert (len(contract.counted("S")), len(contract.counted("N"))) == (330, 204)
+    counts = {kind: len(contract.counted(kind)) for kind in IDS}
+    assert counts == {"S": 330, "N": 204, "V": 67, "rules": 68}
+    assert {name: contract.counted(name) for name in IDS} == IDS
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,9 @@ def test_an_id_is_listed_at_the_start_of_an_item(tmp_path: Path, line: str) -> N
         "* see **S001**",
         "S001 is explained elsewhere",
         "| S001 | in a table |",
+        "* **PO-1** in a list",
+        "| PO-1 to PO-8 | several in a row |",
+        "| of PO-1 | later in a row |",
         "  * **S001** deeper in a list",
         "**S001**",
     ],
@@ -59,6 +65,19 @@ def test_background_is_listed_and_does_not_count(tmp_path: Path) -> None:
     contract = read_contract(tmp_path)
     assert contract.scenarios == {"N019": True, "N020": False}
     assert contract.counted("N") == ("N020",)
+
+
+def test_a_rule_of_admission_is_the_row_of_a_table(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "a.md",
+        "| CS-10 | `spec.agent.image` | non-empty |",
+        "| G-4 | a body *(background)* |",
+        "* **V01** A pod.",
+    )
+    contract = read_contract(tmp_path)
+    assert contract.scenarios == {"CS-10": False, "G-4": True, "V01": False}
+    assert (contract.counted("rules"), contract.counted("V")) == (("CS-10",), ("V01",))
 
 
 def test_an_id_that_is_listed_twice_is_wrong_in_one_file_and_in_two(tmp_path: Path) -> None:
@@ -92,4 +111,4 @@ def test_a_weakness_that_is_listed_twice_is_wrong(tmp_path: Path) -> None:
 def test_a_folder_without_text_lists_nothing_and_says_so(tmp_path: Path) -> None:
     contract = read_contract(tmp_path)
     assert contract == Contract({}, (), contract.problems)
-    assert len(contract.problems) == sum(TOTALS.values())
+    assert len(contract.problems) == sum(map(len, IDS.values()))
