@@ -16,7 +16,7 @@ import kopf
 import structlog
 
 from cocoon_operator import handlers, kopf_settings, logs
-from cocoon_operator.config import Config, ConfigError, add_flags, load
+from cocoon_operator.config import Config, ConfigError, add_flags, effective, load
 from cocoon_operator.engine.ending import end
 from cocoon_operator.health import AddressInUseError, Health, Servers
 from cocoon_operator.heartbeat import Heartbeat
@@ -73,7 +73,9 @@ class Process:
     async def run(self) -> None:
         """Run until asked to stop. Raises :class:`StartError`, :class:`AddressInUseError` or :class:`StoppedError`."""
         self._catch_signals()
-        log.info("starting", version=version(), **_effective(self._config))
+        log.info("starting", version=version(), **effective(self._config))
+        for sentence in self._config.ignored:
+            log.warning("a setting was ignored", setting=sentence)
         servers = Servers()
         beating = asyncio.create_task(self._heartbeat.run(), name="heartbeat")
         try:
@@ -176,17 +178,6 @@ def _reason(kopf_task: asyncio.Task[None], engine: asyncio.Future[None]) -> str:
         return ""
     failure = None if kopf_task.cancelled() else kopf_task.exception()
     return f"the watch of CocoonSets ended: {failure or 'without a reason'}"
-
-
-def _effective(config: Config) -> dict[str, Any]:
-    return {
-        "metrics": str(config.metrics or "off"),
-        "probes": str(config.probes or "off"),
-        "leader_elect": config.leader_elect,
-        "cocoonset_concurrency": config.set_workers,
-        "hibernation_concurrency": config.hibernation_workers,
-        "registry": "/".join(part for part in (config.registry.host, config.registry.path) if part),
-    }
 
 
 def _run_loop(work: Callable[[], Any]) -> None:

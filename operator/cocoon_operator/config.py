@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
-
-from typing_extensions import override
+from typing import Any, Final, TypeVar
 
 from cocoon_operator.clients.registry.reference import InvalidRegistryError, RegistryAddress, parse_registry
+from cocoon_operator.settingvalues import (
+    Address,
+    parse_address,
+    parse_boolean,
+    parse_duration,
+    parse_endpoint,
+    parse_integer,
+    parse_namespace,
+    show_duration,
+)
 
-_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LEVELS: Final = ("debug", "info", "warn", "warning", "error")
-_FORMATS: Final = ("text", "json")
+T = TypeVar("T")
+
+TRACE_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class ConfigError(Exception):
@@ -27,20 +29,11 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen; an empty host means everywhere."""
-
-    host: str
-    port: int
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
-    """All settings, valid. Durations are in seconds; ``tag_collection_timeout`` 0 waits for ever."""
+    """All settings, valid. Durations are in seconds; ``tag_collection_timeout`` 0 waits for ever.
+
+    ``ignored`` says of what could not be read that its default was taken, in a sentence each.
+    """
 
     registry: RegistryAddress
     metrics: Address | None
@@ -62,6 +55,8 @@ class Config:
     resync_interval: float
     crd_timeout: float
     watch_namespace: str | None
+    trace_endpoint: str
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +121,18 @@ _SETTINGS: Final = {
 }
 
 
+ELSEWHERE: Final = {
+    "GOOGLE_APPLICATION_CREDENTIALS": "key file for Google's registries (extra gcp)",
+    "DOCKER_CONFIG, REGISTRY_AUTH_FILE, XDG_RUNTIME_DIR, HOME": "where registry logins are looked for, in this order",
+    "HTTPS_PROXY, HTTP_PROXY, NO_PROXY": "proxies on the way to the registry",
+    "SSL_CERT_FILE, SSL_CERT_DIR": "certificate authorities to trust instead of the system's",
+    TRACE_ENDPOINT: "collector that gets traces, http(s)://host:port; without one there are none (extra otel)",
+    "OTEL_*": "whatever else OpenTelemetry's SDK reads: sampler, headers, service name",
+    "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT": "the API server of the cluster we run in; set by the kubelet",
+}
+"""What is read under names that are not ours."""
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the contract; what has none is told in the text below them."""
     for name, setting in _SETTINGS.items():
@@ -138,7 +145,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         for setting in _SETTINGS.values()
         if not setting.flag
     ]
-    parser.epilog = "environment only:\n" + "\n".join(lines)
+    others = [f"  {names}\n      {meaning}" for names, meaning in ELSEWHERE.items()]
+    parser.epilog = "\n".join(
+        [
+            "environment only:",
+            *lines,
+            "",
+            "read as everywhere:",
+            *others,
+            "",
+            "A flag beats its variable, an empty variable is unset. Durations are Go's: 90s, 10m, 1h30m.",
+        ]
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
@@ -146,39 +164,58 @@ def load(flags: Mapping[str, str | None], env: Mapping[str, str]) -> Config:
     """Read every setting. Raises :class:`ConfigError`."""
     read = _Reader(flags, env)
     config = Config(
-        registry=_registry(read.text("registry")),
-        metrics=_address("METRICS_ADDR", read.text("metrics")),
-        probes=_address("PROBE_ADDR", read.text("probes")),
-        leader_elect=read.boolean("leader_elect"),
-        lease_duration=read.duration("lease_duration"),
-        renew_deadline=read.duration("renew_deadline"),
-        retry_period=read.duration("retry_period"),
-        lease_namespace=read.text("lease_namespace"),
-        set_workers=read.integer("set_workers"),
-        hibernation_workers=read.integer("hibernation_workers"),
-        hibernate_timeout=read.duration("hibernate_timeout"),
-        wake_timeout=read.duration("wake_timeout"),
-        log_level=read.choice("log_level", _LEVELS),
-        log_format=read.choice("log_format", _FORMATS),
+        registry=read.value("registry", parse_registry),
+        metrics=read.value("metrics", parse_address),
+        probes=read.value("probes", parse_address),
+        leader_elect=read.lenient("leader_elect", parse_boolean),
+        lease_duration=read.value("lease_duration", parse_duration),
+        renew_deadline=read.value("renew_deadline", parse_duration),
+        retry_period=read.value("retry_period", parse_duration),
+        lease_namespace=read.value("lease_namespace", parse_namespace),
+        set_workers=read.lenient("set_workers", parse_integer),
+        hibernation_workers=read.lenient("hibernation_workers", parse_integer),
+        hibernate_timeout=read.value("hibernate_timeout", parse_duration),
+        wake_timeout=read.value("wake_timeout", parse_duration),
+        log_level=read.value("log_level", _one_of("debug", "info", "warn", "warning", "error")),
+        log_format=read.value("log_format", _one_of("text", "json")),
         kubeconfig=read.text("kubeconfig"),
-        tag_collection_timeout=read.duration("tag_collection_timeout"),
-        registry_timeout=read.duration("registry_timeout"),
-        resync_interval=read.duration("resync_interval"),
-        crd_timeout=read.duration("crd_timeout"),
-        watch_namespace=read.text("watch_namespace") or None,
+        tag_collection_timeout=read.value("tag_collection_timeout", parse_duration),
+        registry_timeout=read.value("registry_timeout", parse_duration),
+        resync_interval=read.value("resync_interval", parse_duration),
+        crd_timeout=read.value("crd_timeout", parse_duration),
+        watch_namespace=read.value("watch_namespace", parse_namespace) or None,
+        trace_endpoint=_trace_endpoint(env),
+        ignored=tuple(read.ignored),
     )
     _check_ranges(config)
     return config
 
 
-def parse_duration(text: str) -> float:
-    """Return the seconds of a Go duration text (``10m``, ``1h30m``, ``1.5s``, ``0``). Raises :class:`ValueError`."""
-    if text == "0":
-        return 0.0
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration: write for example 90s, 10m or 1h30m")
-    return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+def _trace_endpoint(env: Mapping[str, str]) -> str:
+    try:
+        return parse_endpoint(env.get(TRACE_ENDPOINT, ""))
+    except ValueError as error:
+        raise ConfigError(f"{TRACE_ENDPOINT}: {error}") from None
+
+
+def effective(config: Config) -> dict[str, Any]:
+    """Return every setting as it would be written, by its variable, for a log line; there is no secret among them."""
+    ours = {setting.env: _written(getattr(config, name)) for name, setting in _SETTINGS.items()}
+    return {**ours, TRACE_ENDPOINT: config.trace_endpoint}
+
+
+def _written(value: object) -> Any:
+    match value:
+        case float():
+            return show_duration(value)
+        case Address():
+            return str(value)
+        case RegistryAddress():
+            return "/".join(part for part in (value.host, value.path) if part)
+        case None:
+            return ""
+        case _:
+            return value
 
 
 class _Reader:
@@ -187,58 +224,42 @@ class _Reader:
     def __init__(self, flags: Mapping[str, str | None], env: Mapping[str, str]) -> None:
         self._flags = flags
         self._env = env
+        self.ignored: list[str] = []
 
     def text(self, name: str) -> str:
         flag = self._flags.get(name)
         return flag if flag is not None else self._env.get(_SETTINGS[name].env) or _SETTINGS[name].default
 
-    def boolean(self, name: str) -> bool:
-        """A flag that says neither is refused; a variable that does reads as the default (S319)."""
+    def value(self, name: str, parse: Callable[[str], T]) -> T:
+        """What cannot be read is refused, and called by the name under which it was written."""
         text = self.text(name)
-        if text in _TRUE | _FALSE:
-            return text in _TRUE
-        if self._flags.get(name) is not None:
-            raise ConfigError(f"{_SETTINGS[name].flag}={text}: write true or false")
-        return _SETTINGS[name].default in _TRUE
-
-    def integer(self, name: str) -> int:
-        """A flag that is no number is refused; a variable that is none reads as the default (S318)."""
-        text = self.text(name)
-        if _INTEGER.match(text):
-            return int(text)
-        if self._flags.get(name) is not None:
-            raise ConfigError(f"{_SETTINGS[name].flag}={text}: write a number")
-        return int(_SETTINGS[name].default)
-
-    def choice(self, name: str, allowed: Sequence[str]) -> str:
-        text = self.text(name).lower()
-        if text not in allowed:
-            raise ConfigError(f"{_SETTINGS[name].env}={text}: use one of {', '.join(allowed)}")
-        return text
-
-    def duration(self, name: str) -> float:
-        setting = _SETTINGS[name]
         try:
-            return parse_duration(self.text(name))
+            return parse(text)
+        except InvalidRegistryError as error:
+            raise ConfigError(str(error)) from None
         except ValueError as error:
-            where = setting.flag if self._flags.get(name) is not None else setting.env
-            raise ConfigError(f"{where}: {error}") from None
+            flag = _SETTINGS[name].flag if self._flags.get(name) is not None else ""
+            raise ConfigError(f"{flag or _SETTINGS[name].env}={text}: {error}") from None
+
+    def lenient(self, name: str, parse: Callable[[str], T]) -> T:
+        """As :meth:`value`, but a variable that cannot be read gives the default, as it always did (S318, S319)."""
+        try:
+            return self.value(name, parse)
+        except ConfigError as error:
+            if self._flags.get(name) is not None:
+                raise
+            default = _SETTINGS[name].default
+            self.ignored.append(f"{error}; ignored, it is {default} now")
+            return parse(default)
 
 
-def _registry(text: str) -> RegistryAddress:
-    try:
-        return parse_registry(text)
-    except InvalidRegistryError as error:
-        raise ConfigError(str(error)) from None
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in allowed:
+            raise ValueError(f"use one of {', '.join(allowed)}")
+        return text.lower()
 
-
-def _address(name: str, text: str) -> Address | None:
-    if text in {"0", "off"}:
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon or not _INTEGER.match(port) or not 0 <= int(port) <= 65535:
-        raise ConfigError(f"{name}={text}: write [host]:port, or 0 to switch it off")
-    return Address(host.strip("[]"), int(port))
+    return parse
 
 
 def _check_ranges(config: Config) -> None:

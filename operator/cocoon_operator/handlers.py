@@ -16,7 +16,7 @@ import structlog
 
 from cocoon_operator import kopf_settings, logs
 from cocoon_operator.api import keys
-from cocoon_operator.config import Config, ConfigError, load
+from cocoon_operator.config import Config, ConfigError, effective, load
 from cocoon_operator.metrics import Metrics
 from cocoon_operator.runtime import Runtime
 from cocoon_operator.startup import StartError
@@ -63,6 +63,7 @@ class _UnderKopf:
         kopf_settings.configure(settings)
         try:
             config = load({}, os.environ)
+            log.info("starting", version=version(), **effective(config))
             _check_scope(config, clusterwide=settings.peering.clusterwide)
             self._runtime = await Runtime.open(config, os.environ, Metrics(version()))
         except (ConfigError, StartError) as error:

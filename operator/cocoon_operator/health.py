@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from cocoon_operator.config import Address
+from cocoon_operator.settingvalues import Address
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -6,6 +6,7 @@ Sending is somebody else's task: a slow API server does not slow a pass. What do
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ CREATED: Final = "created"
 COUNTED: Final = "counted"
 DROPPED: Final = "dropped"
 FAILED: Final = "failed"
+
+# People alert on error lines of what else would go unnoticed (contract 7.3).
+_ALERTED: Final = frozenset({"KeepSnapshotFailed"})
 
 _WAITING: Final = 1000
 _MESSAGE_LIMIT: Final = 1024
@@ -85,6 +89,7 @@ class EventRecorder:
 
     def record(self, involved: Involved, kind: str, reason: str, message: str) -> None:
         """Record an event on any of our kinds. It is dropped when the object or the API server is over its limit."""
+        _log(involved, kind, reason, message[:_MESSAGE_LIMIT])
         at = rfc3339(self._clock.now())
         thread = self._correlator.take(Similar(involved.uid, kind, reason), message[:_MESSAGE_LIMIT], at)
         if thread is None:
@@ -138,6 +143,11 @@ class EventRecorder:
         body = {"count": count, "lastTimestamp": thread.last, "message": thread.message[:_MESSAGE_LIMIT]}
         await self._client.merge_patch(EVENTS, note.involved.namespace, thread.name, body, Object)
         thread.sent = count
+
+
+def _log(involved: Involved, kind: str, reason: str, message: str) -> None:
+    level = logging.ERROR if reason in _ALERTED else logging.WARNING if kind == "Warning" else logging.INFO
+    log.log(level, "event", kind=involved.kind, object=involved.name, reason=reason, text=message)
 
 
 def _event(note: _Note, name: str) -> Object:

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from cocoon_devkit import checkout
 from cocoon_operator import app
-from cocoon_operator.config import Address, Config, ConfigError, load, parse_duration
+from cocoon_operator import config as configuration
+from cocoon_operator.config import Config, ConfigError, effective, load
+from cocoon_operator.settingvalues import Address, parse_duration, show_duration
+from cocoon_operator.version import version
 
 ENV = {"OCI_REGISTRY": "registry.example.com/vms"}
 
@@ -119,44 +123,36 @@ def test_help_names_every_flag_and_every_variable(capsys: pytest.CaptureFixture[
         app.run(["run", "--help"], {})
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    for name in (
-        "--metrics-bind-address",
-        "--health-probe-bind-address",
-        "--leader-elect",
-        "--cocoonset-concurrency",
-        "--hibernation-concurrency",
-        "--kubeconfig",
-        "METRICS_ADDR",
-        "PROBE_ADDR",
-        "LEADER_ELECT",
-        "COCOONSET_CONCURRENCY",
-        "HIBERNATION_CONCURRENCY",
-        "KUBECONFIG",
-        "OCI_REGISTRY",
-        "OPERATOR_LOG_LEVEL",
-        "LOG_FORMAT",
-        "TAG_COLLECTION_TIMEOUT",
-        "REGISTRY_TIMEOUT",
-        "RESYNC_INTERVAL",
-        "CRD_TIMEOUT",
-        "WATCH_NAMESPACE",
-        "POD_NAMESPACE",
-    ):
-        assert name in text
+    for setting in configuration._SETTINGS.values():
+        assert setting.env in text
+        assert setting.flag in text
+        assert f"default {setting.default or 'none'}" in " ".join(text.split())
+    for names in configuration.ELSEWHERE:
+        assert names in text
 
 
 @pytest.mark.parametrize(
     ("flag", "text"),
-    [("metrics", "8080"), ("metrics", "a:b"), ("probes", ":70000"), ("leader_elect", "maybe"), ("set_workers", "x")],
+    [
+        ("metrics", ""),
+        ("metrics", "8080"),
+        ("metrics", "a:b"),
+        ("metrics", "::1:80"),
+        ("probes", ":70000"),
+        ("leader_elect", "maybe"),
+        ("set_workers", "x"),
+    ],
 )
 def test_a_flag_that_cannot_be_read_is_refused(flag: str, text: str) -> None:
-    with pytest.raises(ConfigError, match="write"):
+    name = configuration._SETTINGS[flag].flag
+    with pytest.raises(ConfigError, match=f"^{name}={text}: write"):
         config({flag: text})
 
 
 def test_a_server_can_be_switched_off_and_listen_on_ipv6() -> None:
     assert config({"metrics": "0"}).metrics is None
     assert config({"metrics": "[::1]:80"}).metrics == Address("::1", 80)
+    assert str(Address("::1", 80)) == "[::1]:80"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +174,7 @@ def test_what_is_no_duration_is_refused_with_its_setting(text: str) -> None:
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["version"], {}) == 0
-    assert capsys.readouterr().out.strip() == app.version()
+    assert capsys.readouterr().out.strip() == version()
 
 
 def test_a_refusal_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +200,7 @@ def test_the_lease_can_be_made_shorter() -> None:
         ({"LEADER_ELECT_LEASE_DURATION": "10s"}, "LEADER_ELECT_LEASE_DURATION must be at least 1s more"),
         ({"LEADER_ELECT_RENEW_DEADLINE": "2s"}, "LEADER_ELECT_RETRY_PERIOD must be more than 0"),
         ({"LEADER_ELECT_RETRY_PERIOD": "0"}, "LEADER_ELECT_RETRY_PERIOD must be more than 0"),
-        ({"LEADER_ELECT_RETRY_PERIOD": "soon"}, "^LEADER_ELECT_RETRY_PERIOD: 'soon' is no duration"),
+        ({"LEADER_ELECT_RETRY_PERIOD": "soon"}, "^LEADER_ELECT_RETRY_PERIOD=soon: 'soon' is no duration"),
     ],
 )
 def test_i9_a_lease_that_two_could_hold_is_refused(env: dict[str, str], words: str) -> None:
@@ -213,5 +209,90 @@ def test_i9_a_lease_that_two_could_hold_is_refused(env: dict[str, str], words: s
 
 
 def test_a_malformed_duration_is_blamed_on_the_flag_that_has_it() -> None:
-    with pytest.raises(ConfigError, match=r"^--leader-elect-retry-period: 'soon' is no duration"):
+    with pytest.raises(ConfigError, match=r"^--leader-elect-retry-period=soon: 'soon' is no duration"):
         config({"retry_period": "soon"})
+
+
+@pytest.mark.scenario("S318", "S319")
+def test_a_variable_that_is_ignored_is_told() -> None:
+    assert config(COCOONSET_CONCURRENCY="8", LEADER_ELECT="false").ignored == ()
+    assert config(COCOONSET_CONCURRENCY="many", LEADER_ELECT="maybe").ignored == (
+        "LEADER_ELECT=maybe: write true or false; ignored, it is true now",
+        "COCOONSET_CONCURRENCY=many: write a number; ignored, it is 4 now",
+    )
+
+
+@pytest.mark.parametrize("name", ["WATCH_NAMESPACE", "POD_NAMESPACE"])
+@pytest.mark.parametrize("text", ["Team-A", "team_a", "-a", "a-", "a.b", "a" * 64, "a b"])
+def test_what_can_be_no_namespace_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}={text}: .* is no namespace"):
+        config(**{name: text})
+
+
+def test_a_namespace_is_taken() -> None:
+    assert config(WATCH_NAMESPACE="team-a").watch_namespace == "team-a"
+    assert config(POD_NAMESPACE="7" * 63).lease_namespace == "7" * 63
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "collector",
+        "grpc://collector:4317",
+        "http://",
+        "http://a:b",
+        "https://me:hunter2@collector",
+        "http://c?key=hunter2",
+    ],
+)
+def test_a_collector_that_is_none_is_refused_and_a_login_in_it_is_not_repeated(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^OTEL_EXPORTER_OTLP_ENDPOINT: write http://host:port") as caught:
+        config(OTEL_EXPORTER_OTLP_ENDPOINT=text)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_collector_is_taken_and_none_is_the_default() -> None:
+    assert config().trace_endpoint == ""
+    assert config(OTEL_EXPORTER_OTLP_ENDPOINT="https://c.example:4318").trace_endpoint == "https://c.example:4318"
+
+
+def test_a_registry_with_a_login_is_refused_and_the_login_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="credentials") as caught:
+        load({}, {"OCI_REGISTRY": "me:hunter2@registry.example.com"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_is_in_effect_is_shown_whole_and_reads_back_as_itself() -> None:
+    flags: dict[str, str | None] = {"metrics": "0", "leader_elect": "false"}
+    found = config(flags, WATCH_NAMESPACE="team-a", RESYNC_INTERVAL="90s", PROBE_ADDR="[::1]:1", KUBECONFIG="/k")
+    shown = effective(found)
+    assert list(shown) == [*(each.env for each in configuration._SETTINGS.values()), "OTEL_EXPORTER_OTLP_ENDPOINT"]
+    assert shown["OCI_REGISTRY"] == "registry.example.com/vms"
+    assert (shown["RESYNC_INTERVAL"], shown["TAG_COLLECTION_TIMEOUT"], shown["PROBE_ADDR"]) == ("90s", "10m", "[::1]:1")
+    written = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in shown.items()}
+    assert load({}, {**written, "METRICS_ADDR": written["METRICS_ADDR"] or "0"}) == found
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.25, 1.0, 59.0, 60.0, 90.0, 600.0, 3600.0, 5400.0, 90061.5])
+def test_a_duration_that_is_shown_reads_back_as_itself(seconds: float) -> None:
+    assert parse_duration(show_duration(seconds)) == seconds
+
+
+def rows_of(page: str) -> list[tuple[str, ...]]:
+    """The rows of the page's tables, without code marks and without heads."""
+    text = (checkout.ROOT / "docs" / page).read_text("utf-8")
+    rows = [
+        tuple(cell.strip().replace("`", "") for cell in row[1:-1].split(" | "))
+        for row in text.splitlines()
+        if row[:1] == "|"
+    ]
+    return [row for row in rows if not row[0].startswith("---")]
+
+
+def test_the_page_about_settings_says_what_the_code_does() -> None:
+    rows = rows_of("configuration.md")
+    for setting in configuration._SETTINGS.values():
+        assert (setting.env, setting.flag or "\u2013", setting.default or "\u2013", setting.help) in rows
+    for names, meaning in configuration.ELSEWHERE.items():
+        assert (names, meaning) in rows
+    assert len(rows) == 2 + len(configuration._SETTINGS) + len(configuration.ELSEWHERE)
