@@ -26,33 +26,41 @@ Values = Mapping[str, Any]
 
 
 class Chart:
-    """The chart and a cluster; ``values`` are those of ``values.yaml``, nested."""
+    """The chart and a cluster; ``values`` are those of ``values.yaml``, nested.
 
-    def __init__(self, helm: Helm, folder: Path = CHART) -> None:
+    ``folder`` is the chart's, ``namespace`` that of the release, which is always called ``NAME``.
+    """
+
+    def __init__(self, helm: Helm, folder: Path = CHART, namespace: str = NAMESPACE) -> None:
         self._helm = helm
         self._folder = folder
+        self._namespace = namespace
 
     @classmethod
-    def on(cls, cluster: Cluster) -> Chart:
+    def on(cls, cluster: Cluster, folder: Path = CHART, namespace: str = NAMESPACE) -> Chart:
         """The chart and helm with an administrator's credentials for a cluster."""
-        return cls(Helm(cluster.tools / "helm", cluster.folder / "helm", cluster.kubeconfig))
+        return cls(Helm(cluster.tools / "helm", cluster.folder / "helm", cluster.kubeconfig), folder, namespace)
 
     def render(self, values: Values) -> list[dict[str, Any]]:
-        """Every object of the chart, without asking a cluster. Raises HelmError with helm's own words."""
+        """Every object of the chart, those of its hooks too, without asking a cluster. Raises HelmError with helm's words."""
         rendered = self.run("template", values).stdout
         return [document for document in yaml.safe_load_all(rendered) if document]
 
-    def install(self, values: Values) -> None:
+    def install(self, values: Values, *flags: str) -> Completed:
         """Install or upgrade the release, without waiting for its pods. Raises HelmError."""
-        self.run("upgrade", values, "--install", "--create-namespace")
+        return self.run("upgrade", values, "--install", "--create-namespace", *flags)
+
+    def roll_back(self, revision: int) -> None:
+        """Go back to what the release was at a revision, counted from 1. Raises HelmError."""
+        self._helm("rollback", NAME, str(revision), "--namespace", self._namespace)
 
     def uninstall(self) -> None:
         """Remove the release; the CRDs and the namespace stay. Nothing happens when it is not there."""
-        self._helm("uninstall", NAME, "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+        self._helm("uninstall", NAME, "--namespace", self._namespace, "--ignore-not-found", "--wait")
 
     def run(self, command: str, values: Values, *flags: str, check: bool = True) -> Completed:
         """Run a command of helm that takes values."""
-        where = ("--namespace", NAMESPACE, "--values", "-")
+        where = ("--namespace", self._namespace, "--values", "-")
         return self._helm(command, NAME, str(self._folder), *where, *flags, stdin=json.dumps(values), check=check)
 
 

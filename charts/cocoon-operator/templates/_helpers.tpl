@@ -1,5 +1,6 @@
 {{/*
-Every object has this one name: an admission webhook lets only the ServiceAccount cocoon-operator create the pods of VMs.
+Every object has this one name, or begins with it: an admission webhook lets only the ServiceAccount cocoon-operator
+create the pods of VMs. So two releases that would work on the same sets cannot both be installed either.
 */}}
 {{- define "cocoon-operator.name" -}}cocoon-operator{{- end }}
 
@@ -12,7 +13,37 @@ app.kubernetes.io/name: {{ include "cocoon-operator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+The pods themselves, and nothing else that carries the name.
+*/}}
+{{- define "cocoon-operator.pods" -}}
+{{ include "cocoon-operator.selector" . }}
+app.kubernetes.io/component: controller
+{{- end }}
+
+{{- define "cocoon-operator.image" -}}
+{{- $image := .Values.image }}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{- define "cocoon-operator.metricsService" -}}
+{{ include "cocoon-operator.name" . }}-metrics
+{{- end }}
+
+{{- define "cocoon-operator.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "cocoon-operator.name" . }}
+  namespace: {{ .Release.Namespace }}
 {{- end }}
 
 {{- define "cocoon-operator.registry" -}}
@@ -21,4 +52,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- fail (printf "registry has no scheme: write host[:port][/path] instead of %s" $registry) }}
 {{- end }}
 {{- $registry -}}
+{{- end }}
+
+{{/*
+Where the files of the registry's credentials are in the container.
+*/}}
+{{- define "cocoon-operator.secrets" -}}/var/run/secrets/cocoonstack.io{{- end }}
+
+{{/*
+The pod of `helm test`, which is none of the operator's.
+*/}}
+{{- define "cocoon-operator.testPod" -}}
+app.kubernetes.io/name: {{ include "cocoon-operator.name" . }}-test
+app.kubernetes.io/component: test
 {{- end }}

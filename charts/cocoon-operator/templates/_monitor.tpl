@@ -1,0 +1,31 @@
+{{/*
+What a ServiceMonitor and a PodMonitor have in common: metadata, and how the metrics are read.
+*/}}
+{{- define "cocoon-operator.monitor.metadata" -}}
+name: {{ include "cocoon-operator.name" .root }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "cocoon-operator.labels" .root | nindent 2 }}
+  {{- with .monitor.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "cocoon-operator.monitor.endpoint" -}}
+port: metrics
+path: /metrics
+{{- with .interval }}
+interval: {{ . }}
+{{- end }}
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
