@@ -74,6 +74,7 @@ DELETE_VM_NAMES: Final = "cocoonset.cocoonstack.io/delete-vm-names"
 REBUILD_HISTORY: Final = "cocoonset.cocoonstack.io/rebuild-history"
 # The Go operator reads the key above and expects slots only, so toolboxes have one of their own.
 TOOLBOX_REBUILD_HISTORY: Final = "cocoonset.cocoonstack.io/toolbox-rebuild-history"
+DEAD_LETTER_POLICY: Final = "cocoonset.cocoonstack.io/dead-letter-policy"
 REMOVING_VM_NAMES: Final = "cocoonset.cocoonstack.io/removing-vm-names"
 SNAPSHOT_DIGESTS: Final = "cocoonset.cocoonstack.io/snapshot-digests"
 START_FRESH: Final = "cocoonset.cocoonstack.io/start-fresh"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 
 from cocoon_operator.api import keys
-from cocoon_operator.api.cocoonset import CocoonSetSpec, ToolboxSpec
+from cocoon_operator.api.cocoonset import CocoonSetSpec, ToolboxSpec, VMOptions
 from cocoon_operator.api.enums import Role, ToolboxMode
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.api.vmspec import VMSpec
-from cocoon_operator.reconcile.applied import resources_match
+from cocoon_operator.reconcile.applied import applied_resources_text, resources_match
 from cocoon_operator.reconcile.facts import Fact, read
 from cocoon_operator.reconcile.members import Member
 from cocoon_operator.reconcile.pods import static_hints
@@ -54,6 +56,22 @@ def patch_in_place(pod: Pod, spec: CocoonSetSpec, member: Member) -> dict[str, s
         if pod.annotations.get(key) != value:
             patch[key] = value
     return patch
+
+
+def fingerprint(spec: CocoonSetSpec, member: Member) -> str:
+    """A digest of everything that :func:`drifted` compares with the spec, to be remembered where there is no pod."""
+    options: VMOptions = spec.agent if member.toolbox is None else member.toolbox
+    vm = VMSpec.for_agent(spec, "") if member.toolbox is None else VMSpec.for_toolbox(spec, member.toolbox, "")
+    compared: dict[str, object] = {
+        "vm": replace(vm, snapshot_policy="", conn_type="", force_pull=False).to_annotations(),
+        "placed": [spec.node_pool or "default", spec.snapshot_compatibility_class],
+        "resources": applied_resources_text(options.resources),
+    }
+    if member.toolbox is None:
+        compared["identity"] = [_service_account(spec.agent.service_account_name), list(spec.agent.env_from)]
+    else:
+        compared["static"] = static_hints(member.toolbox) if member.toolbox.mode is ToolboxMode.STATIC else {}
+    return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def other_machine(pod: Pod, spec: CocoonSetSpec, member: Member) -> bool:

@@ -1,12 +1,17 @@
-"""Whether a pod may be deleted to be made again: the one place that answers to invariant I1."""
+"""Deleting a pod to make it again: whether it may go (invariant I1), and how a failed one goes."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from cocoon_operator.api.answers import Present
+from cocoon_operator.api.errors import ConflictError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import tags
-from cocoon_operator.reconcile.facts import Fact, read
+from cocoon_operator.reconcile.facts import Fact, has_vm, read
 from cocoon_operator.reconcile.run import Run
+
+TRIES: Final = 3
 
 
 async def replaceable(run: Run, pod: Pod) -> bool:
@@ -29,3 +34,47 @@ async def replaceable(run: Run, pod: Pod) -> bool:
             return True
         case _:
             return False
+
+
+async def read_failed(run: Run, pod: Pod) -> Pod | None:
+    """Read a failed pod live: its agent keeps trying the boot that fails, so a cached view is always behind.
+
+    None when it is gone. Raises :class:`ConflictError` when its VM came up after all.
+    """
+    live = await run.ctx.cluster.get_pod(pod.namespace, pod.name)
+    if live is None or live.uid != pod.uid:
+        run.pods.pop(pod.name, None)
+        return None
+    if not _failed(live):
+        raise _came_up(live)
+    return live
+
+
+async def delete_failed(run: Run, pod: Pod, *, spare_vm: bool = False) -> None:
+    """Delete a failed pod by what a live read says of it; with ``spare_vm`` not one whose VM runs, failed or not.
+
+    Raises :class:`ConflictError` when the VM came up after all, or the pod changes faster than it can be deleted.
+    """
+    for left in reversed(range(TRIES)):
+        live = await read_failed(run, pod)
+        if live is None:
+            return
+        if spare_vm and has_vm(live):
+            raise _came_up(live)
+        try:
+            await run.delete(live)
+        except ConflictError:
+            if not left:
+                raise
+        else:
+            return
+
+
+def _came_up(pod: Pod) -> ConflictError:
+    return ConflictError(f"pod {pod.name} came up after all")
+
+
+def _failed(pod: Pod) -> bool:
+    """Failed, or on its way to the next failure."""
+    fact = read(pod)
+    return fact in (Fact.DEAD, Fact.LOST) or (fact is Fact.STARTING and pod.vm_id == "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cocoon_operator.api.answers import Absent
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import rebuild, records, tags
+from cocoon_operator.reconcile import deadletter, history, rebuild, records, tags
 from cocoon_operator.reconcile.creation import make, report_name_taken
 from cocoon_operator.reconcile.drift import drifted, patch_in_place
 from cocoon_operator.reconcile.facts import Fact, read
@@ -27,9 +27,21 @@ async def upkeep(run: Run, members: Sequence[Member]) -> Next:
             report_name_taken(run, member, "is another pod")
         elif not pod.terminating and not run.held(pod.name):
             await _guarded(run, member, pod)
-    removing = records.removing_names(run.set)
-    wanted = [m for m in missing if not run.held(m.pod_name) and m.vm_name not in removing]
+    wanted = [member for member in missing if await _to_be_made(run, member)]
     return await make(run, wanted) if wanted else Next.GO_ON
+
+
+async def _to_be_made(run: Run, member: Member) -> bool:
+    """Not what is held asleep, what is still being given up under this name, or a dead letter."""
+    if run.held(member.pod_name) or member.vm_name in records.removing_names(run.set):
+        return False
+    try:
+        return not await deadletter.stands(run, member)
+    except ConflictError as error:
+        run.errors.append(error)
+    except KubeError as error:
+        run.fail(error)
+    return False
 
 
 async def _guarded(run: Run, member: Member, pod: Pod) -> None:
@@ -46,8 +58,10 @@ async def _look_after(run: Run, member: Member, pod: Pod) -> None:
     edited = drifted(pod, run.spec, member)
     if pod.dead_letter:
         if edited:
-            await rebuild.forget(run, member)
+            await history.forget(run, member)
             await run.delete(pod)
+        else:
+            await deadletter.see_to(run, member, pod)
     elif await _failed(run, member, pod):
         if edited:
             await run.delete(pod)

@@ -212,6 +212,28 @@ def test_a_dead_letter_is_left_alone_until_the_spec_is_edited(seat: Seat) -> Non
     assert keys.DEAD_LETTER not in sub.pod()["metadata"]["annotations"]
 
 
+def test_w51_a_dead_letter_gives_its_seat_up_where_the_set_says_so(seat: Seat) -> None:
+    """Its pod goes, what was said of the failure stays, and a fresh start makes it once more."""
+    fleet = Fleet(seat)
+    fleet.up()
+    sub = fleet.member(1)
+    seat.annotate(dead_letter_policy="release")
+    write_history(seat, '{"1":{"count":4,"lastDeleted":"2026-01-02T03:04:05Z"}}')
+    with sub.fault("vm.boot", LOST):
+        fleet.scale(1)
+        seat.until_event("DeadLetterReleased")
+        seat.until(lambda: sub.find_pod() is None, "the seat is free")
+    ready = seat.until_condition("Ready", "SubAgentDeadLetter")
+    assert LOST in ready["message"]
+    seat.settle(1.0)
+    assert (sub.find_pod(), seat.phase) == (None, "Scaling")
+    seat.check_memory()
+    seat.annotate(start_fresh=sub.vm)
+    sub.until_lives()
+    seat.until_running()
+    assert seat.note(keys.START_FRESH) is None
+
+
 def test_a_lost_vm_is_forked_again_and_the_others_stay(seat: Seat) -> None:
     fleet = Fleet(seat)
     fleet.up(2, agent={"replicas": 2})

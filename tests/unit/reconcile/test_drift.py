@@ -10,8 +10,9 @@ import pytest
 from cocoon_operator.api import keys
 from cocoon_operator.api.cocoonset import CocoonSetSpec
 from cocoon_operator.api.vmspec import VMSpec
-from cocoon_operator.reconcile.drift import agent_drifted, other_machine, patch_in_place, toolbox_drifted
+from cocoon_operator.reconcile.drift import agent_drifted, fingerprint, other_machine, patch_in_place, toolbox_drifted
 from cocoon_operator.reconcile.members import main_member
+from cocoon_operator.reconcile.objects import SetObject
 from tests.model.apiserver import Object
 from tests.model.world import World
 from tests.unit.reconcile.staging import (
@@ -22,6 +23,7 @@ from tests.unit.reconcile.staging import (
     built_sub,
     built_toolbox,
     heal,
+    member,
     read,
     set_object,
     spec_of,
@@ -37,13 +39,21 @@ def spec(**changes: Any) -> CocoonSetSpec:
 
 
 def main_drifts(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return agent_drifted(read(built_main(set_object(**before))), spec(**after))
+    was, target = set_object(**before), set_object(**after)
+    drifts = agent_drifted(read(built_main(was)), spec_of(target))
+    assert drifts == (print_of(was, "0") != print_of(target, "0")), "what is remembered without a pod says otherwise"
+    return drifts
 
 
 def toolbox_drifts(before: dict[str, Any], after: dict[str, Any], **around: Any) -> bool:
-    body = built_toolbox(set_object(toolboxes=[before]))
-    edited = spec(toolboxes=[after], **around)
-    return toolbox_drifted(read(body), edited, edited.toolboxes[0])
+    was, target = set_object(toolboxes=[before]), set_object(toolboxes=[after], **around)
+    drifts = toolbox_drifted(read(built_toolbox(was)), spec_of(target), spec_of(target).toolboxes[0])
+    assert drifts == (print_of(was, "tb") != print_of(target, "tb")), "what is remembered without a pod says otherwise"
+    return drifts
+
+
+def print_of(target: SetObject, slot: str) -> str:
+    return fingerprint(spec_of(target), member(target, slot))
 
 
 def defaulted(body: Object) -> Object:
@@ -163,6 +173,14 @@ def test_the_pool_of_a_pod_is_read_from_its_selector_then_label_then_annotation(
 def test_a_wrong_class_drifts() -> None:
     body = built_main(set_object(snapshotCompatibilityClass="one"))
     assert agent_drifted(read(body), spec(snapshotCompatibilityClass="two"))
+
+
+def test_what_is_patched_in_place_does_not_change_the_fingerprint_and_the_class_does() -> None:
+    before, box = set_object(agent={"replicas": 1}), {**RUN, "connType": "vnc", "forcePull": True}
+    patched = set_object(snapshotPolicy="never", agent={"replicas": 2, "connType": "ssh", "forcePull": True})
+    assert print_of(before, "1") == print_of(patched, "1") == print_of(patched, "2")
+    assert print_of(set_object(toolboxes=[RUN]), "tb") == print_of(set_object(toolboxes=[box]), "tb")
+    assert print_of(before, "1") != print_of(set_object(agent={"replicas": 1}, snapshotCompatibilityClass="one"), "1")
 
 
 @pytest.mark.scenario("S075")

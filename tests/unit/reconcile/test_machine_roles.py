@@ -28,7 +28,8 @@ EDITS: dict[str, dict[str, Any]] = {
     "image": {"agent": {"image": "other"}},
     "first image": {"agent": {"image": "base"}},
 }
-ACTIONS = ["flip"] * 6 + [*EDITS] + ["delete pod"] * 2
+SEATS = {"keep dead letters' seats": None, "free dead letters' seats": "release"}
+ACTIONS = ["flip"] * 6 + [*EDITS, *SEATS] + ["delete pod"] * 2
 
 
 class RolesMachine(WorldMachine):
@@ -48,6 +49,8 @@ class RolesMachine(WorldMachine):
             self.take_away(pod)
         elif what == "flip":
             self.world.edit(suspend=not self.world.set()["spec"].get("suspend"))
+        elif what in SEATS:
+            self.world.annotate({keys.DEAD_LETTER_POLICY: SEATS[what]})
         else:
             self.world.edit(**EDITS[what])
 
@@ -61,7 +64,9 @@ class RolesMachine(WorldMachine):
             assert world.agent.vms == {}
             return
         dead = [pod for pod in world.api.list("pod") if keys.DEAD_LETTER in pod["metadata"]["annotations"]]
-        if dead:
+        released = "deadLetter" in str(found["metadata"].get("annotations"))
+        if dead or released:
+            assert status["phase"] == "Scaling", status
             return
         assert status["phase"] == "Running", status
         assert set(world.agent.vms) == wanted

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.enums import SetPhase
-from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile import history, records, tags
 from cocoon_operator.reconcile.drift import other_machine
 from cocoon_operator.reconcile.facts import Fact, read
 from cocoon_operator.reconcile.members import main_member, member_of, members_of
@@ -86,7 +86,7 @@ async def _finish(run: Run, wanted: frozenset[str]) -> Next:
 
     The move is over in the status before the create, so that nobody takes the fresh VM for the one to be replaced.
     """
-    changes: dict[str, str | None] = {}
+    changes = history.without_letters(run, wanted)
     if keys.START_FRESH in run.set.annotations:
         changes[keys.START_FRESH] = None
     if keys.SNAPSHOT_DIGESTS in run.set.annotations:

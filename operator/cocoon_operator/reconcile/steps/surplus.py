@@ -12,7 +12,7 @@ from cocoon_operator.api.answers import Done
 from cocoon_operator.api.enums import Role
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import rebuild, records, tags
+from cocoon_operator.reconcile import history, records, tags
 from cocoon_operator.reconcile.members import members_of, slot_number
 from cocoon_operator.reconcile.run import Next, Run
 
@@ -80,7 +80,7 @@ async def _collect(run: Run) -> None:
     kept = set(records.listed_names(run.set)) - (dropped - wanted)
     changes: dict[str, str | None] = {keys.DELETE_VM_NAMES: records.names_text(kept)}
     changes[keys.REMOVING_VM_NAMES] = records.names_text(removing - dropped) or None
-    changes.update(rebuild.pruned(run))
+    changes.update(history.pruned(run))
     await run.annotate_set(changes)
     for name in dropped:
         run.records.pop(name, None)
