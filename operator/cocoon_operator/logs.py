@@ -1,7 +1,7 @@
 """Log lines for people or for machines: structlog in front, the standard library behind, Kopf's lines included (S328).
 
-A line is a message and what belongs to it, as ``key=value`` in the order in which it was bound: the set and its generation
-for every line of a pass, then what the line itself says, such as the pod. Of libraries only what is meant for people passes:
+A line is a message and what belongs to it, as ``key=value``: the set and its generation for every line of a pass, then what the
+line itself says, such as the pod, in the order in which it was bound. Of libraries only what is meant for people passes:
 nothing below ``info``, whatever our own level is. Nothing that looks like a secret leaves the process.
 """
 
@@ -120,8 +120,8 @@ def _before() -> list[structlog.types.Processor]:
 
 
 def _context_first(_: Any, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:
-    """What the pass has bound was there before what the line says."""
-    return {**structlog.contextvars.get_contextvars(), **line}
+    """What the pass has bound, by name since a context keeps no order, was there before what the line says."""
+    return {**dict(sorted(structlog.contextvars.get_contextvars().items())), **line}
 
 
 def _header_first(_: Any, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:

@@ -181,14 +181,11 @@ class Engine:
 
     async def _lead(self) -> None:
         await self.cache.synced.wait()
-        if self._elector is None:
-            self._work()
-            await asyncio.Event().wait()
-            return
-        await self._elector.acquire()
+        if self._elector is not None:
+            await self._elector.acquire()
         self._work()
         try:
-            await self._elector.hold()
+            await (asyncio.Event().wait() if self._elector is None else self._elector.hold())
         finally:
             self._told(leading=False)
         await asyncio.gather(*(each.cancel() for each in self._controllers))

@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from cocoon_devkit.ports import free_ports
-from cocoon_operator.settingvalues import Address
 from cocoon_operator.health import AddressInUseError, Health, Servers
 from cocoon_operator.heartbeat import Heartbeat
 from cocoon_operator.metrics import Metrics
+from cocoon_operator.settingvalues import Address
 
 
 class Desk:
