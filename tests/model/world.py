@@ -270,8 +270,14 @@ class World:
         return View(None, (), found, self.clock.now(), frozenset(item.name for item in found))
 
     async def reconcile(self, name: str = "demo", namespace: str = "ns") -> Outcome:
-        """One run on what the operator has seen so far."""
-        self.outcome = await self.reconciler.reconcile(self.view(name, namespace))
+        """One run on what the operator has seen so far, of the set and of the CocoonHibernations that are no set's."""
+        view = self.view(name, namespace)
+        outcomes = [await self.reconciler.reconcile(view)]
+        for pod in sorted({item.pod_name for item in view.hibernations if item.name not in view.driven}):
+            outcomes.append(await self.reconciler.reconcile(self.lone_view(pod, namespace)))
+        waits = [outcome.requeue_after for outcome in outcomes if outcome.requeue_after is not None]
+        error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+        self.outcome = Outcome(requeue_after=min(waits, default=None), error=error)
         return self.outcome
 
     async def run(self, name: str = "demo", namespace: str = "ns") -> Outcome:

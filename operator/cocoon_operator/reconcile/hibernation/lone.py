@@ -27,7 +27,9 @@ from cocoon_operator.reconcile.hibernation.machine import (
     ACTIVE,
     FAILED,
     HIBERNATED,
+    HIBERNATING,
     PENDING,
+    WAKING,
     Seen,
     Verdict,
     decide,
@@ -37,6 +39,7 @@ from cocoon_operator.reconcile.view import Outcome
 
 _LOOK_AGAIN: Final = 5.0
 """Seconds between looks while something is under way; a pod outside every set is no part of the cache."""
+_LOOK_LATER: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -93,8 +96,10 @@ async def _drive(run: _Pass) -> None:
     verdict = decide(run.target, sight.seen, run.now, run.ctx.limits)
     if verdict.wait is not None:
         run.come_back(verdict.wait.total_seconds())
-    if verdict.phase not in (HIBERNATED, ACTIVE, FAILED):
+    if verdict.phase in (HIBERNATING, WAKING):
         run.come_back(_LOOK_AGAIN)
+    elif verdict.phase == PENDING:
+        run.come_back(_LOOK_LATER)
     why = "" if verdict.phase == FAILED else sight.why
     await _write(run, verdict, Sight(sight.seen, sight.vm_name, why))
 
