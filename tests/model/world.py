@@ -272,9 +272,9 @@ class World:
     async def reconcile(self, name: str = "demo", namespace: str = "ns") -> Outcome:
         """One run on what the operator has seen so far, of the set and of the CocoonHibernations that are no set's."""
         view = self.view(name, namespace)
-        outcomes = [await self.reconciler.reconcile(view)]
-        for pod in sorted({item.pod_name for item in view.hibernations if item.name not in view.driven}):
-            outcomes.append(await self.reconciler.reconcile(self.lone_view(pod, namespace)))
+        lone = sorted({item.pod_name for item in view.hibernations if item.name not in view.driven})
+        views = [view, *(self.lone_view(pod, namespace) for pod in lone)]
+        outcomes = [await self.reconciler.reconcile(each) for each in views]
         waits = [outcome.requeue_after for outcome in outcomes if outcome.requeue_after is not None]
         error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
         self.outcome = Outcome(requeue_after=min(waits, default=None), error=error)
