@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.enums import Role, SetPhase
 from cocoon_operator.api.errors import AlreadyExistsError, ConflictError, KubeError
-from cocoon_operator.reconcile import source, tags
+from cocoon_operator.reconcile import kept, source, tags
 from cocoon_operator.reconcile.members import Member
 from cocoon_operator.reconcile.parallel import each
 from cocoon_operator.reconcile.pods import build
-from cocoon_operator.reconcile.run import Next, Run
+from cocoon_operator.reconcile.run import Next, Run, SnapshotState
 
 NAME_TAKEN_RETRY = 30.0
 
@@ -33,8 +33,8 @@ async def make(run: Run, members: Sequence[Member]) -> Next:
         for member, origin in zip(members, origins, strict=True)
         if isinstance(origin, source.Restore)
     }
-    if restores and not _announced(run, members):
-        run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, restores, "restored from its tag")
+    if restores and not _announced(run, members, restores):
+        run.snapshot = _announcement(run, members, restores)
         if not run.spec.suspend:
             run.records.update(restores)
         return Next.PERSIST
@@ -47,12 +47,25 @@ async def make(run: Run, members: Sequence[Member]) -> Next:
     return Next.GO_ON
 
 
-def _announced(run: Run, members: Sequence[Member]) -> bool:
-    """Whether the stored status says that tags are being restored, before a pod with the restore mark exists."""
+def _announced(run: Run, members: Sequence[Member], restores: Collection[str]) -> bool:
+    """Whether the stored status says that these tags are being restored, before a pod with the restore mark exists."""
     if not tags.may_exist(run):
         return False
-    waking = run.stored_phase in (SetPhase.WAKING, SetPhase.MIGRATING)
-    return waking or run.spec.suspend or all(member.role is not Role.MAIN for member in members)
+    if run.stored_phase in (SetPhase.WAKING, SetPhase.MIGRATING) or run.spec.suspend:
+        return True
+    scope = tags.scoped(run)
+    return not _has_main(members) and (not scope or scope.issuperset(restores))
+
+
+def _announcement(run: Run, members: Sequence[Member], restores: Collection[str]) -> SnapshotState:
+    """A status that names whose tags can exist goes on doing so; nobody else's would be dropped (rule 2)."""
+    if (scope := tags.scoped(run)) and not _has_main(members):
+        return kept.resting(run, tags.stored_names(run, tags.TAG_DROP_PENDING), scope.union(restores))
+    return tags.state("False", tags.WAKE_IN_PROGRESS, restores, "restored from its tag")
+
+
+def _has_main(members: Sequence[Member]) -> bool:
+    return any(member.role is Role.MAIN for member in members)
 
 
 async def _create(run: Run, member: Member, *, restore: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Refused, WriteAnswer
 from cocoon_operator.api.errors import UnavailableError
 from tests.model.world import World
 from tests.unit.reconcile.staging import (
@@ -27,10 +28,12 @@ from tests.unit.reconcile.staging import (
     refuse,
     released,
     rest,
+    roles_asleep,
     running_status,
     saved,
     set_object,
     stand,
+    vm,
     waking,
 )
 
@@ -244,6 +247,31 @@ async def test_while_a_drop_is_owed_no_flag_is_set(world: World) -> None:
     await rest(world)
     assert world.phase == "Suspended"
     assert world.registry.content(VM, "hibernate")["memory"] == ["work"]  # type: ignore[index]
+
+
+async def test_while_a_drop_is_owed_another_restore_is_written_down_first(world: World) -> None:
+    """Design 4.3 rule 2: the status names whose tags can exist, and only those are dropped."""
+    await roles_asleep(world, 1)
+    refused, drop = Refused("405 UNSUPPORTED"), world.registry.drop
+
+    async def refuse_mains(name: str, tag: str) -> WriteAnswer:
+        return refused if name == VM else await drop(name, tag)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.registry, "drop", refuse_mains)
+        world.edit(suspend=False)
+        await rest(world)
+        assert world.condition("SnapshotCurrent")["message"] == f"{VM}: 405 UNSUPPORTED"
+        world.delete_pod("demo-1")
+        saved(world, vm(1))
+        mark = world.mark
+        await rest(world)
+        assert world.writes(mark)[0] == "patch/status set/demo"
+        assert world.memory(vm(1)) == ["saved"]
+        assert set(world.registry.tags) == {(VM, "hibernate")}
+    await rest(world)
+    assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
+    assert world.registry.tags == {}
 
 
 @pytest.mark.scenario("S181")
