@@ -21,6 +21,7 @@ from seat import REST, Seat, Surroundings, note
 from cocoon_devkit.agent.client import AgentClient
 from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
 from cocoon_devkit.cluster import Cluster
+from cocoon_devkit.operatoraudit import describe
 from cocoon_devkit.operatorprocess import OperatorOptions, OperatorProcess
 from cocoon_devkit.rawapi import Obj
 from cocoon_devkit.scratch import Scratch
@@ -133,6 +134,21 @@ def rebuilding(seat: Seat, held: ExitStack) -> None:
     is_held()
 
 
+def hibernating(seat: Seat, held: ExitStack) -> None:
+    """A CocoonHibernation puts its VM to sleep."""
+    seat.up()
+    is_held = held.enter_context(seat.barrier("push.blob"))
+    seat.hold()
+    is_held()
+
+
+def hibernated(seat: Seat, _held: ExitStack) -> None:
+    """A CocoonHibernation holds its VM asleep."""
+    seat.up()
+    seat.hold()
+    seat.until_lifecycle("hibernated")
+
+
 STATES: Final[tuple[Callable[[Seat, ExitStack], None], ...]] = (
     running,
     asleep,
@@ -141,15 +157,19 @@ STATES: Final[tuple[Callable[[Seat, ExitStack], None], ...]] = (
     leaving,
     arriving,
     rebuilding,
+    hibernating,
+    hibernated,
 )
 """What a set can be doing while somebody asks for a snapshot; each brings a set that is not there yet into it."""
+ASLEEP: Final = (asleep, suspending, hibernating, hibernated)
+"""Those whose VM sleeps in the end."""
 
 
 @pytest.mark.scenario("N137", "N152")
 def test_w22_requests_and_answers_are_no_business_of_the_operator(
     attentive: OperatorProcess, surroundings: Surroundings, namespace: str
 ) -> None:
-    """Seven sets at once, each stopped in the middle of something: no pass, no write, no request to the registry."""
+    """Nine sets at once, each stopped in the middle of something: no pass, no write, no request to the registry."""
     seats = {state: Seat(surroundings, namespace, state.__name__) for state in STATES}
     pods = f"/api/v1/namespaces/{namespace}/pods"
     asked: dict[str, str] = {}
@@ -167,7 +187,8 @@ def test_w22_requests_and_answers_are_no_business_of_the_operator(
         seats[running].until(lambda: answer(seats[running]).answers(f"team/{namespace}:running-0"), "it is pushed")
         time.sleep(REST)
         assert len(asked) == len(STATES) + 1
-        assert surroundings.audit.writes(mark, namespace=namespace) == []
+        requests = surroundings.audit.requests(mark, namespace=namespace)
+        assert [describe(each) for each in requests if each.is_write] == []
         assert passes(attentive) == before
         assert [each for each in surroundings.registry.requests(log) if each.user_agent == keys.EVENT_COMPONENT] == []
     _end_well(seats, asked)
@@ -176,13 +197,12 @@ def test_w22_requests_and_answers_are_no_business_of_the_operator(
 def _end_well(seats: dict[Callable[[Seat, ExitStack], None], Seat], asked: dict[str, str]) -> None:
     """Each set ends where it was going, and each pod that lived on has its request answered once its VM runs."""
     for state, seat in seats.items():
-        if state in (asleep, suspending):
-            seat.until_suspended()
+        if state in ASLEEP:
+            seat.until_lifecycle("hibernated")
             assert note(seat.pod(), keys.SNAPSHOT_REQUEST) == asked[seat.pod()["metadata"]["uid"]]
             assert not answer(seat).answers(asked[seat.pod()["metadata"]["uid"]])
-            seat.wake()
-        else:
-            seat.until_running()
+            seat.let_go() if state in (hibernating, hibernated) else seat.edit(suspend=False)
+        seat.until_running()
         seat.check_memory()
     for state, seat in seats.items():
         uid = seat.pod()["metadata"]["uid"]

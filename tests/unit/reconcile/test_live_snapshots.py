@@ -195,7 +195,7 @@ JOURNEYS: Final[dict[Callable[[Life], Awaitable[None]], set[tuple[str, str]]]] =
     edit: _SLEPT,
     fail: {(MAIN, "failed"), *_SLEPT},
     scale_down: {("demo-1", "ready")},
-    hibernate: {(MAIN, "ready")},
+    hibernate: _SLEPT,
 }
 """What sets do, and the lifecycles that a pod must have been seen in on the way, or the journey proves nothing."""
 
