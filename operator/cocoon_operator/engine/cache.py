@@ -105,6 +105,10 @@ class Cache:
         oldest = min(fitting, key=lambda found: (found.creation_timestamp, found.uid), default=None)
         return identify_set(oldest).key if oldest is not None else own
 
+    def is_home(self, key: Key) -> bool:
+        """Whether a CocoonHibernation runs under this key."""
+        return any(self.home(obj) == key for obj in self.hibernations.grouped(key))
+
     def known_keys(self) -> list[Key]:
         """Return every set that exists or left pods behind, and every CocoonHibernation without a set, in order."""
         named = {key for pod in self.pods for key in sets_of_pod(pod)}

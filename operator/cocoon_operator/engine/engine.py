@@ -22,6 +22,7 @@ from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.controller import Controller, SetReconciler
 from cocoon_operator.engine.ending import end
 from cocoon_operator.engine.events import EventRecorder
+from cocoon_operator.engine.followed import FollowedPods
 from cocoon_operator.engine.lease import Elector
 from cocoon_operator.engine.podinformer import Freshness, PodInformer
 from cocoon_operator.engine.queue import QueueMeasures, WorkQueue
@@ -112,6 +113,7 @@ class Engine:
         )
         world = World(client, self.cache)
         claims = VmNameIndex(self.cache, clusterwide=settings.namespace is None)
+        self._followed = FollowedPods(client, self._enqueue, self.cache.is_home)
         reconciler = build(Ports(world, self.recorder, claims, clock))
         self._controllers: list[Controller] = []
         self.queues: dict[str, WorkQueue] = {}
@@ -174,6 +176,7 @@ class Engine:
         await self.recorder.flush(2.0)
         tasks, self._tasks = self._tasks, []
         await end(tasks)
+        await self._followed.stop()
         if self._elector is not None and drained:
             await self._elector.release()
         if not self.ended.done():
@@ -197,7 +200,11 @@ class Engine:
             controller.start()
 
     def _enqueue(self, key: Key) -> None:
-        self.queues[SETS if lone_pod(key) is None else LONE].add(key)
+        if lone_pod(key) is None:
+            self.queues[SETS].add(key)
+            return
+        self.queues[LONE].add(key)
+        self._followed.follow(key)
 
     def _told(self, *, leading: bool) -> None:
         if self._measures is not None:

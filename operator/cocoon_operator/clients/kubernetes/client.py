@@ -163,8 +163,11 @@ class KubeClient:
         seconds: int,
         namespace: str | None = None,
         selector: str = "",
+        fields: str = "",
     ) -> AsyncIterator[WatchEvent]:
         """Yield what happens after ``resource_version``, bookmarks included; the server ends it after ``seconds``.
+
+        Without a version what is there comes first, as events. ``selector`` is by labels, ``fields`` by fields.
 
         Raises :class:`ExpiredError` when the version is too old, :class:`UnavailableError` also after a long silence.
         """
@@ -176,6 +179,8 @@ class KubeClient:
         }
         if selector:
             query["labelSelector"] = selector
+        if fields:
+            query["fieldSelector"] = fields
         call = _Call("watch", "GET", resource.path(namespace), resource.plural, query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._limits.attempt, sock_read=self._limits.silence)
         async for line in self._lines(call, timeout):

@@ -105,7 +105,8 @@ def going_to_sleep(target: Hibernation) -> bool:
 
 def decide(target: Hibernation, seen: Seen, now: datetime, limits: Limits) -> Verdict:
     """Read the table."""
-    asleep = going_to_sleep(target)
+    # Without a pod no wake is in flight that a reversed desire would have to wait for.
+    asleep = going_to_sleep(target) or (target.desire == Desire.HIBERNATE and seen is Seen.ABSENT)
     limit = limits.hibernate if asleep else limits.wake
     for row in HIBERNATE if asleep else WAKE:
         if (row.seen is not None and seen not in row.seen) or (
