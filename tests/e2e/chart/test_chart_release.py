@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rendered import CRD_FILES, VALUES, Obj
+from rendered import CRD_FILES, VALUES, Obj, variables_of
 from test_chart_rights import until
 
 from cocoon_devkit import checkout
@@ -19,7 +19,20 @@ from cocoon_devkit.demo import EXAMPLE
 from cocoon_devkit.kubectl import Kubectl
 
 SET_CRD = "cocoonsets.cocoonset.cocoonstack.io"
-QUIET = {**VALUES, "replicaCount": 0}
+QUIET = {**VALUES, "replicaCount": 0, "admission": {"enabled": False}}
+KINDS = (
+    "deployment",
+    "serviceaccount",
+    "role",
+    "rolebinding",
+    "service",
+    "poddisruptionbudget",
+    "clusterrole",
+    "clusterrolebinding",
+    "validatingadmissionpolicy",
+    "validatingadmissionpolicybinding",
+)
+POLICIES = {**VALUES, "replicaCount": 0}
 
 
 @pytest.fixture
@@ -69,14 +82,16 @@ def test_an_upgrade_brings_new_definitions_a_rollback_the_old_ones_and_sets_stay
     bare_cluster: ControlPlane, release: Chart, older: Chart
 ) -> None:
     kubectl = bare_cluster.kubectl
-    older.install(QUIET)
+    older.install({**QUIET, "logFormat": "json"})
     assert not knows_policy(kubectl)
     kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/{SET_CRD}")
     kubectl("create", "--validate=false", "-f", "-", stdin=EXAMPLE.read_text().replace("name: demo", "name: precious"))
     uid = uid_of(kubectl, "precious")
 
-    release.install(QUIET)
+    release.install({}, "--reset-then-reuse-values")
     assert knows_policy(kubectl)
+    deployment = kubectl.get("deployment", NAME, "--namespace", NAMESPACE)
+    assert variables_of([deployment])["LOG_FORMAT"] == "json"
     edit = ("patch", "cset", "precious", "--type=merge", "-p", '{"spec":{"snapshotPolicy":"never"}}')
     until(lambda: "never" in kubectl(*edit, "-o", "yaml").stdout, "the new field is kept")
 
@@ -87,21 +102,16 @@ def test_an_upgrade_brings_new_definitions_a_rollback_the_old_ones_and_sets_stay
         f"{NAME}-0.0.1"
     )
 
-    release.install(QUIET)
-    assert knows_policy(kubectl)
-    assert uid_of(kubectl, "precious") == uid
-
 
 def test_an_uninstall_takes_the_operator_and_leaves_the_users_sets(bare_cluster: ControlPlane, release: Chart) -> None:
     kubectl = bare_cluster.kubectl
-    release.install(QUIET)
+    release.install(POLICIES)
     create_set(kubectl, "precious")
     uid = uid_of(kubectl, "precious")
-    release.install({**QUIET, "crds": {"install": False}})
+    release.install({**POLICIES, "crds": {"install": False}})
     assert uid_of(kubectl, "precious") == uid, "definitions that are given to somebody else stay"
     release.uninstall()
-    kinds = "deployment,serviceaccount,role,rolebinding,service,poddisruptionbudget,clusterrole,clusterrolebinding"
-    left = kubectl.get(kinds, "--namespace", NAMESPACE, "--selector", f"app.kubernetes.io/name={NAME}")
+    left = kubectl.get(",".join(KINDS), "--namespace", NAMESPACE, "--selector", f"app.kubernetes.io/name={NAME}")
     assert left["items"] == []
     assert uid_of(kubectl, "precious") == uid
     release.install(QUIET)
@@ -129,7 +139,7 @@ def test_definitions_of_somebody_else_are_taken_over_only_when_asked_to(
 def test_a_second_release_for_the_same_sets_is_refused(bare_cluster: ControlPlane, release: Chart) -> None:
     release.install(QUIET)
     second = Chart.on(bare_cluster, namespace="elsewhere")
-    values = {**QUIET, "crds": {"install": False}, "admission": {"enabled": False}}
+    values = {**QUIET, "crds": {"install": False}}
     refused = second.run("upgrade", values, "--install", "--create-namespace", check=False)
     assert refused.returncode != 0
     assert f'ClusterRole "{NAME}' in refused.stderr
