@@ -115,6 +115,10 @@ class RegistryUnreachableError(Exception):
     """The registry did not answer; nothing was decided from that."""
 
 
+class TagDropPendingError(Exception):
+    """A drop was refused or not answered; tried again with back-off."""
+
+
 # -- who owns a name ---------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from tests.unit.reconcile.staging import (
     RUN_BOX,
     STATIC_BOX,
     asked,
+    events,
     heal,
     hibernation,
     judged_rest,
@@ -170,12 +171,60 @@ async def test_w16_a_slot_is_not_used_again_before_its_tag_is_gone(world: World)
         await world.run()
     assert pods(world) == ["demo-0"]
     ready = world.condition("Ready")
-    assert ready["status"] != "True"
+    assert (ready["status"], ready["reason"]) == ("False", "TagDropPending")
     assert f"{vm(1)}:hibernate: 405 UNSUPPORTED" in ready["message"]
     world.registry.refuse_drops = ""
     await rest(world)
     assert world.phase == "Running"
     assert world.memory(vm(1)) == ["fork of vk-ns-demo-0"]
+
+
+@pytest.mark.parametrize(("fault", "why"), [("refuse_drops", "405 UNSUPPORTED"), ("down", "503 Service Unavailable")])
+async def test_w16_what_is_left_of_a_removed_vm_is_owed_and_said(world: World, fault: str, why: str) -> None:
+    """As after a wake: the set that has all its VMs is ready, its tags are not what they shall be, and one event says so."""
+    await roles_up(world, 2)
+    world.edit(agent={"replicas": 1})
+    await world.run()
+    setattr(world.registry, fault, why)
+    await rest(world)
+    saying = f"{vm(2)}: {vm(2)}:hibernate: {why}"
+    snapshot = world.condition("SnapshotCurrent")
+    assert (snapshot["status"], snapshot["reason"], snapshot["message"]) == ("False", "TagDropPending", saying)
+    assert (world.phase, world.condition("Ready")["status"]) == ("Running", "True")
+    mark = world.mark
+    for _ in range(3):
+        world.start_operator()
+        outcome = await world.run()
+        assert repr(outcome.error) == f"TagDropPendingError('{vm(2)}:hibernate: {why}')"
+    assert world.writes(mark) == []
+    assert events(world) == [("Warning", "TagDropPending", f"{saying}; tried again until it is answered")]
+    setattr(world.registry, fault, "")
+    await rest(world)
+    assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
+    assert world.annotation(keys.REMOVING_VM_NAMES) is None
+    assert names(world) == [vm(0), vm(1)]
+
+
+async def test_w16_what_is_owed_of_a_removed_vm_holds_up_neither_move_nor_suspend(world: World) -> None:
+    await roles_up(world, 1)
+    world.registry.refuse_drops = "405 UNSUPPORTED"
+    world.edit(agent={"replicas": 0})
+    await rest(world)
+    world.edit(nodeName="node-b")
+    await rest(world)
+    main = world.pod()
+    assert main is not None
+    assert (world.phase, main["spec"]["nodeName"]) == ("Running", "node-b")
+    assert world.condition("SnapshotCurrent")["message"].startswith(f"{vm(0)}, {vm(1)}: ")
+    world.edit(suspend=True)
+    await rest(world)
+    assert world.phase == "Suspended"
+    world.registry.refuse_drops = ""
+    world.edit(suspend=False)
+    await rest(world)
+    assert (world.phase, world.registry.tags) == ("Running", {})
+    assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
+    assert world.annotation(keys.REMOVING_VM_NAMES) is None
 
 
 async def test_w16_a_terminating_pod_keeps_name_and_tag(world: World) -> None:

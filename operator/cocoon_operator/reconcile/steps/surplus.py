@@ -7,12 +7,14 @@ up with the state of the one that was given up.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from cocoon_operator.api import keys, names
 from cocoon_operator.api.answers import Done
 from cocoon_operator.api.enums import Role
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import history, records, tags
+from cocoon_operator.reconcile import history, kept, records, tags
 from cocoon_operator.reconcile.members import members_of, slot_number
 from cocoon_operator.reconcile.run import Next, Run
 
@@ -74,7 +76,10 @@ async def _collect(run: Run) -> None:
         return
     live = await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)
     gone -= {run.vm_name(pod) for pod in live if pod.owned_by(run.set.uid)}
-    dropped = {name for name in sorted(gone) if await _drop(run, name)}
+    left = {name: why for name in sorted(gone) if (why := await _drop(run, name))}
+    if left:
+        _report(run, left, wanted)
+    dropped = gone - left.keys()
     if not dropped:
         return
     kept = set(records.listed_names(run.set)) - (dropped - wanted)
@@ -86,17 +91,36 @@ async def _collect(run: Run) -> None:
         run.records.pop(name, None)
 
 
-async def _drop(run: Run, name: str) -> bool:
-    """Take a removed VM's tags along: ``hibernate`` always, ``latest`` where the policy says that none is kept."""
+async def _drop(run: Run, name: str) -> str:
+    """Take a removed VM's tags along: ``hibernate`` always, ``latest`` where the policy says that none is kept.
+
+    "" when that is done, else the tag that is left, and why.
+    """
     if tags.rival(run, name):
-        return True
+        return ""
     wanted = [keys.TAG_HIBERNATE]
     if not names.keeps_latest(run.spec.snapshot_policy, run.set.namespace, run.set.name, name):
         wanted.append(keys.TAG_LATEST)
     for tag in wanted:
         answer = await run.ctx.registry.drop(name, tag)
         if not isinstance(answer, Done):
-            tags.report_unknown(run, f"dropping {name}:{tag}: {tags.why_not(answer)}")
-            return False
+            return f"{name}:{tag}: {tags.why_not(answer)}"
         run.answers.pop((name, tag), None)
-    return True
+    return ""
+
+
+def _report(run: Run, left: Mapping[str, str], wanted: Collection[str]) -> None:
+    """Tags that could not be dropped are owed as after a wake. A set that has its VMs is ready; a slot that waits is not.
+
+    A condition that says more, such as that of a wake under way, is left as it is: the names are on the set.
+    """
+    why = next(iter(left.values()))
+    found = run.snapshot or tags.stored(run)
+    if found.reason in (tags.NO_SNAPSHOT, tags.TAG_DROP_PENDING, tags.KEPT):
+        owed = tags.named(found) if found.reason == tags.TAG_DROP_PENDING else frozenset()
+        run.snapshot = kept.resting(run, owed.union(left), why=why)
+    for name in left.keys() & wanted:
+        run.find(tags.TAG_DROP_PENDING, f"{name} is made again when the tags of the one before are gone: {left[name]}")
+    known = run.stored(tags.CONDITION).get("reason") == tags.TAG_DROP_PENDING
+    run.warn("TagDropPending", f"{', '.join(left)}: {why}; tried again until it is answered", known=known)
+    run.errors.append(tags.TagDropPendingError(why))

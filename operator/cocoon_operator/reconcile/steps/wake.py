@@ -225,7 +225,7 @@ def _conclude(run: Run, owed: dict[str, str], waking: Collection[str]) -> None:
     run.snapshot = kept.resting(run, owed, waking, why=why)
     if not owed:
         return
-    run.errors.append(tags.RegistryUnreachableError(why))
+    run.errors.append(tags.TagDropPendingError(why))
     if run.stored(tags.CONDITION).get("reason") != tags.TAG_DROP_PENDING:
         run.event("Warning", "TagDropPending", f"{run.snapshot.message}; tried again until it is answered")
 
