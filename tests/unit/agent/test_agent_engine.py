@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocoon_devkit.agent import manifest
+from cocoon_devkit.agent import manifest, nodegc
 from cocoon_devkit.agent.engine import Engine, EngineError, Origin
 from cocoon_devkit.agent.faults import Faults
 from cocoon_devkit.agent.journal import Journal, NodeJournal
@@ -234,3 +234,41 @@ async def _live(first: Path, second: Path, steps: list[str]) -> None:
         assert memory.ticks >= ticks
         ticks = memory.ticks
     assert sum(len(host.vms()) for host in hosts) == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N120", "N121")
+async def test_an_export_leases_and_is_an_access(tmp_path: Path) -> None:
+    host = engine(tmp_path)
+    saved = await host.save(await host.run(REQUEST), "kept")
+    host.change_snapshot("kept", last_accessed_at=1.0)
+    with host.exporting(saved):
+        assert host.snapshot("kept") == replace(saved, leased=True)
+        assert nodegc.collect(host) == []
+        # An agent that died in the middle of it leaves no lease behind.
+        again = engine(tmp_path).snapshot("kept")
+        assert again is not None
+        assert not again.leased
+    assert nodegc.collect(host, age=60.0) == []
+    assert nodegc.collect(host) == ["kept"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N135")
+async def test_an_image_without_a_nic_makes_a_vm_without_one_and_a_restore_gives_it_back(tmp_path: Path) -> None:
+    host = engine(tmp_path)
+    vm = await host.run(REQUEST)
+    await host.set_nic(vm, present=False)
+    await host.save(vm, "slept")
+    await host.remove(vm.name)
+    assert not (await host.clone(replace(REQUEST, vm_name="vm-b"), "slept")).nic
+    assert (await host.clone(REQUEST, "slept", restored=Origin())).nic
+
+
+def test_what_a_record_does_not_have_cannot_be_changed(tmp_path: Path) -> None:
+    host = engine(tmp_path)
+    host.plant_vm(REQUEST)
+    with pytest.raises(ValueError, match="colour"):
+        host.change_vm(REQUEST.vm_name, ip="10.0.0.1", colour="red")
+    assert host.vms()[0].ip != "10.0.0.1"
+    assert host.change_vm("nobody", ip="10.0.0.1") is None

@@ -69,3 +69,44 @@ async def test_a_condition_is_active_until_it_is_cleared_and_counts_no_hits() ->
     assert fault.hits == 0
     faults.clear(fault.id)
     assert not faults.active("ip", "a")
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N024")
+async def test_a_fault_heals_after_its_time() -> None:
+    faults = Faults()
+    faults.arm("ip", seconds=-1.0)
+    faults.arm("probe", seconds=60.0)
+    assert not faults.active("ip")
+    assert faults.active("probe")
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N018")
+async def test_a_counted_condition_holds_for_that_many_looks() -> None:
+    faults = Faults()
+    faults.arm("probe", times=2)
+    assert [faults.strikes("probe", "a") for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N055")
+async def test_a_fault_can_play_an_answer_of_the_api_server() -> None:
+    faults = Faults()
+    faults.arm("patch.annotations", status=409)
+    with pytest.raises(FaultError) as struck:
+        await faults.hit("patch.annotations.lifecycle")
+    assert struck.value.status == 409
+
+
+@pytest.mark.asyncio
+@pytest.mark.scenario("N192")
+async def test_whoever_comes_to_a_point_that_kills_never_goes_on() -> None:
+    faults, deaths = Faults(), []
+    faults.on_kill = lambda: deaths.append(1)
+    faults.arm("lifecycle.ready", kill=True, times=1)
+    victim = asyncio.ensure_future(faults.hit("lifecycle.ready"))
+    await asyncio.sleep(0)
+    assert (deaths, victim.done()) == ([1], False)
+    victim.cancel()
+    await faults.hit("lifecycle.ready")

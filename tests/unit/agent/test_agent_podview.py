@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cocoon_devkit.agent import podview, wire
+from cocoon_operator.api.snapshot import SnapshotReferenceError, parse_reference
 
 Obj = dict[str, Any]
 
@@ -143,3 +144,16 @@ def test_no_annotation_makes_reading_fail(notes: dict[str, str], key: str, cpu: 
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": cpu, "memory": key}}
     podview.request_of(body)
     podview.stamp(body)
+
+
+@given(st.text(alphabet="aZ0._-:/@ \n", max_size=12))
+@pytest.mark.scenario("N156")
+def test_agent_and_package_agree_on_what_is_a_reference(text: str) -> None:
+    """Two spellings of one grammar (R5.2): the agent's own, and the one that users of the package have."""
+    try:
+        reference = parse_reference(text)
+    except SnapshotReferenceError:
+        assert not podview.is_ref(text)
+    else:
+        assert podview.is_ref(text)
+        assert podview.split_ref(text) == (reference.repo, reference.tag)

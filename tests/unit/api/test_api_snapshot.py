@@ -32,6 +32,7 @@ def test_an_answer_round_trips_as_one_key(state: str) -> None:
     assert SnapshotStatus.parse({keys.SNAPSHOT_STATUS: text}) == status
 
 
+@pytest.mark.scenario("N143")
 @pytest.mark.parametrize(
     "text",
     ["", "xx", "null", "[]", "1", '"x"', "{", '{"ref": 1}', '{"state": {}}', "[" * 100000, '{"ref":"\ud800"}', "{}"],
@@ -40,6 +41,7 @@ def test_a_malformed_answer_reads_as_the_zero_status(text: str) -> None:
     assert SnapshotStatus.parse({keys.SNAPSHOT_STATUS: text}) == _ZERO
 
 
+@pytest.mark.scenario("N143")
 def test_a_missing_answer_reads_as_the_zero_status() -> None:
     assert SnapshotStatus.parse({}) == _ZERO
     assert SnapshotStatus.parse(None) == _ZERO
@@ -50,6 +52,7 @@ def test_an_answer_without_a_message_and_one_with_more_than_we_know_are_read() -
     assert SnapshotStatus.parse({keys.SNAPSHOT_STATUS: text}) == SnapshotStatus("a:b", PUSHED)
 
 
+@pytest.mark.scenario("N142")
 def test_an_answer_is_recognised_by_the_request_it_echoes() -> None:
     status = SnapshotStatus("team/img:s1", PUSHED)
     assert status.answers("team/img:s1")
@@ -69,6 +72,7 @@ def test_garbage_never_raises(text: str) -> None:
     assert isinstance(SnapshotStatus.parse({keys.SNAPSHOT_STATUS: text}), SnapshotStatus)
 
 
+@pytest.mark.scenario("N132")
 @pytest.mark.parametrize(
     ("text", "repo", "tag"),
     [
@@ -86,6 +90,7 @@ def test_a_reference_is_read(text: str, repo: str, tag: str) -> None:
     assert parse_reference(parse_reference(text).text) == parse_reference(text)
 
 
+@pytest.mark.scenario("N156")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
