@@ -381,3 +381,45 @@ async def test_every_pod_of_the_set_goes(world: World) -> None:
     await rest(world)
     assert gone(world)
     assert asked(world) == drops(*(f"vk-ns-demo-{slot}:hibernate" for slot in range(3)))
+
+
+@pytest.mark.parametrize("call", ["delete demo-0", "list demo", "patch demo"])
+async def test_an_error_of_the_api_is_said_while_it_lasts(world: World, call: str) -> None:
+    """I8: whatever a deletion waits for can be read; the finalizer's patch is the last of its writes."""
+    await up(world)
+    world.delete_set()
+    refuse(world, call, UnavailableError("etcd is gone", status=500))
+    for _ in range(3):
+        await world.run()
+        world.agent.run()
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "APIError", "etcd is gone")
+    mark = world.mark
+    for _ in range(3):
+        world.start_operator()
+        outcome = await world.run()
+        assert isinstance(outcome.error, UnavailableError)
+    assert world.writes(mark) == []
+    heal(world)
+    await rest(world)
+    assert gone(world)
+
+
+async def test_an_error_of_the_api_that_is_over_is_no_longer_said(world: World) -> None:
+    """While the pod still terminates; a deletion without trouble writes no status at all."""
+    await up(world)
+    world.delete_set()
+    refuse(world, "delete demo-0", UnavailableError("etcd is gone", status=500), times=1)
+    mark = world.mark
+    await world.run()
+    assert world.condition("Ready")["reason"] == "APIError"
+    await world.run()
+    assert world.condition("Ready")["reason"] == "AgentsNotReady"
+    await rest(world)
+    assert gone(world)
+    assert world.writes(mark) == [
+        "patch/status set/demo",
+        "delete pod/demo-0",
+        "patch/status set/demo",
+        "patch set/demo",
+    ]

@@ -21,16 +21,30 @@ async def step(run: Run) -> Next:
     run.silent = True
     if keys.SET_FINALIZER not in run.set.finalizers:
         return Next.STOP
+    try:
+        await _take_down(run)
+    except (ConflictError, NotFoundError):
+        raise
+    except KubeError as error:
+        run.fail(error)
+    run.silent = keys.SET_FINALIZER not in run.set.finalizers or not (run.findings or _in_trouble(run))
+    return Next.STOP
+
+
+async def _take_down(run: Run) -> None:
     await _write_names_down(run)
     await _delete_pods(run)
     if run.errors or run.owned:
-        return Next.STOP
+        return
     if len(run.set.name) <= LABEL_VALUE_LIMIT:
         run.pods = {pod.name: pod for pod in await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)}
-    if run.owned:
-        return Next.STOP
-    await _collect_tags(run)
-    return Next.STOP
+    if not run.owned:
+        await _collect_tags(run)
+
+
+def _in_trouble(run: Run) -> bool:
+    """Whether the status tells of an error that is over: a deletion writes none but for trouble, and its end."""
+    return run.stored("Ready").get("reason") == "APIError"
 
 
 async def _write_names_down(run: Run) -> None:
@@ -93,7 +107,6 @@ def _tags_of(run: Run, name: str) -> tuple[str, ...]:
 
 def _wait(run: Run, left: dict[str, str], *, refused: bool) -> None:
     """An outage: say so, once, with the time from which the limit counts (I8)."""
-    run.silent = False
     reason = "TagDropRefused" if refused else tags.REGISTRY_UNREACHABLE
     message = f"waiting to collect {', '.join(sorted(left))}: {next(iter(left.values()))}"
     run.collection = (reason, message)
