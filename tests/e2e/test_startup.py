@@ -45,7 +45,7 @@ def nowhere(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.scenario("S317")
+@pytest.mark.scenario("S245", "S317")
 @pytest.mark.parametrize("env", [{}, {"OCI_REGISTRY": ""}])
 def test_without_a_registry(tmp_path: Path, nowhere: Path, env: dict[str, str]) -> None:
     assert refusal(tmp_path, nowhere, env).startswith("OCI_REGISTRY must be set: write ")

@@ -35,7 +35,7 @@ def test_defaults() -> None:
     assert found.watch_namespace is None
 
 
-@pytest.mark.scenario("S317")
+@pytest.mark.scenario("S245", "S317")
 @pytest.mark.parametrize("text", [None, ""])
 def test_without_a_registry_it_does_not_start(text: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^OCI_REGISTRY must be set: write "):
