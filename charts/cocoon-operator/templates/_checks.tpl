@@ -22,9 +22,4 @@ What the schema of the values cannot say.
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $label, $_ := .Values.podLabels }}
-{{- if hasKey $.Values.commonLabels $label }}
-{{- fail (printf "podLabels: %s is one of commonLabels already" $label) }}
-{{- end }}
-{{- end }}
 {{- end }}

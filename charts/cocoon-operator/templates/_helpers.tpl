@@ -20,6 +20,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 
 {{/*
+Labels of an object that gets more of them, which win.
+*/}}
+{{- define "cocoon-operator.labelsWith" -}}
+{{- merge (deepCopy .more) (include "cocoon-operator.labels" .root | fromYaml) | toYaml }}
+{{- end }}
+
+{{/*
 The pods themselves, and nothing else that carries the name.
 */}}
 {{- define "cocoon-operator.pods" -}}

@@ -5,10 +5,7 @@ What a ServiceMonitor and a PodMonitor have in common: metadata, and how the met
 name: {{ include "cocoon-operator.name" .root }}
 namespace: {{ .root.Release.Namespace }}
 labels:
-  {{- include "cocoon-operator.labels" .root | nindent 2 }}
-  {{- with .monitor.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "cocoon-operator.labelsWith" (dict "root" .root "more" .monitor.labels) | nindent 2 }}
 {{- end }}
 
 {{- define "cocoon-operator.monitor.endpoint" -}}

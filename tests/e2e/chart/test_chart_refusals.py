@@ -60,10 +60,6 @@ OPEN = {"/properties/global"}
         ({**VALUES, "commonLabels": {"helm.sh/chart": "x"}}, "commonLabels: helm.sh/chart is set by the chart"),
         ({**VALUES, "podLabels": {"app.kubernetes.io/name": "x"}}, "podLabels: app.kubernetes.io/name is set by"),
         (
-            {**VALUES, "commonLabels": {"team": "a"}, "podLabels": {"team": "b"}},
-            "podLabels: team is one of commonLabels already",
-        ),
-        (
             {**VALUES, "extraEnv": [{"name": "LOG_FORMAT", "value": "json"}]},
             "extraEnv: LOG_FORMAT is set by the chart, use the value that it has for it",
         ),

@@ -218,6 +218,22 @@ def test_what_a_user_adds_to_the_pod_is_in_it_beside_what_is_there(offline: Char
     assert {each["metadata"]["labels"]["team"] for each in [*objects, {"metadata": template}]} == {"platform"}
 
 
+def test_a_label_of_one_object_beats_a_common_one(offline: Chart) -> None:
+    own = {"team": "b", "grafana_dashboard": "1"}
+    values: Obj = {
+        **VALUES,
+        "commonLabels": {"team": "a"},
+        "podLabels": own,
+        "podMonitor": {"enabled": True, "labels": own},
+        "dashboard": {"enabled": True, "labels": own},
+    }
+    objects = offline.render(values)
+    deployment = the(objects, "Deployment")
+    assert deployment["metadata"]["labels"]["team"] == "a"
+    for each in (deployment["spec"]["template"], the(objects, "PodMonitor"), the(objects, "ConfigMap")):
+        assert each["metadata"]["labels"]["team"] == "b"
+
+
 def test_w38_in_one_namespace_there_are_roles_only(offline: Chart) -> None:
     everywhere = offline.render({**VALUES, **PARTS})
     values = {**VALUES, "crds": {"install": False}, "watchNamespace": "team-a"}
