@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from cocoon_operator.api import keys
 from cocoon_operator.api.enums import Role, SetPhase
 from cocoon_operator.api.errors import AlreadyExistsError, ConflictError, KubeError
+from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import kept, source, tags
 from cocoon_operator.reconcile.members import Member
 from cocoon_operator.reconcile.parallel import each
@@ -14,6 +15,7 @@ from cocoon_operator.reconcile.pods import build
 from cocoon_operator.reconcile.run import Next, Run, SnapshotState
 
 NAME_TAKEN_RETRY = 30.0
+"""Seconds: pods are watched by the label of their set, so nothing tells of one without it."""
 
 
 async def make(run: Run, members: Sequence[Member]) -> Next:
@@ -91,13 +93,13 @@ async def _taken(run: Run, member: Member) -> None:
         run.pods[other.name] = other
         return
     owner = other.controller
-    report_name_taken(
-        run, member, f"is controlled by {owner.kind} {owner.name}" if owner else "is controlled by nobody"
-    )
+    why = f"is controlled by {owner.kind} {owner.name}" if owner else "is controlled by nobody"
+    report_name_taken(run, member, other, why)
 
 
-def report_name_taken(run: Run, member: Member, why: str) -> None:
-    """A pod that is not this member's has its name: said once, looked at again."""
+def report_name_taken(run: Run, member: Member, other: Pod, why: str) -> None:
+    """A pod that is not this member's has its name: said once, and looked at again when it changes."""
     message = f"pod {member.pod_name} exists and {why}; {member.vm_name} is made when it is gone"
     run.trouble("PodNameCollision", message)
-    run.come_back(NAME_TAKEN_RETRY)
+    if other.labels.get(keys.LABEL_SET) != run.set.name:
+        run.come_back(NAME_TAKEN_RETRY)

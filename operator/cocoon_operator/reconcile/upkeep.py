@@ -24,7 +24,7 @@ async def upkeep(run: Run, members: Sequence[Member]) -> Next:
         if pod is None:
             missing.append(member)
         elif not pod.owned_by(run.set.uid) or pod.role != member.role or pod.slot != member.slot:
-            report_name_taken(run, member, "is another pod")
+            report_name_taken(run, member, pod, "is another pod")
         elif not pod.terminating and not run.held(pod.name):
             await _guarded(run, member, pod)
     wanted = [member for member in missing if await _to_be_made(run, member)]
