@@ -27,9 +27,11 @@ async def sweep(run: Run) -> None:
     if wait := run.ctx.pace.take(run.now):
         run.come_back(wait + 0.1)
         return
-    managed = [pod for pod in run.live if pod.managed and not run.held(pod.name)]
+    managed = [pod for pod in run.live if pod.managed and not pod.dead_letter and not run.held(pod.name)]
     answers = [await tags.drop_behind(run, pod) for pod in managed if facts.read(pod) is facts.Fact.AWAKE]
     if len(answers) == len(managed) and all(isinstance(answer, Done) for answer in answers):
+        # A hint without a wake would read as a save on record when the pod is made again (W-46).
+        await run.annotate_set(kept.tidy(run))
         run.snapshot = kept.resting(run)
     else:
         run.come_back(60)
