@@ -19,7 +19,7 @@ from cocoon_devkit.operatorprocess import OperatorOptions, OperatorProcess
 HOME, WATCHED, OTHER = "team-a-operator", "team-a", "team-b"
 """Where the operator lives, where it works, and where it must not."""
 CLUSTER_SCOPED = ("clusterrole", "clusterrolebinding", "validatingadmissionpolicy", "validatingadmissionpolicybinding")
-SECONDS = "--timeout=30s"
+SECONDS = "--timeout=50s"
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def told(api: Api, reason: str) -> int:
     return sum(event["count"] for event in events if event["reason"] == reason)
 
 
-def until(holds: Callable[[], bool], what: str, seconds: float = 20) -> None:
+def until(holds: Callable[[], bool], what: str, seconds: float = 40) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} seconds: {what}"
