@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from cocoon_devkit.chart import CHART
@@ -60,12 +59,9 @@ def main() -> int:
     """Write the chart's schema anew; returns the exit code."""
     with Scratch("schema") as scratch, ControlPlane(find_tools(), scratch.path) as cluster:
         types = published_types(cluster.kubectl)
-    _write(SCHEMA, types)
+    current = json.loads(SCHEMA.read_text("utf-8"))
+    SCHEMA.write_text(render(with_types(current, types)), encoding="utf-8")
     return 0
-
-
-def _write(path: Path, types: Mapping[str, Schema]) -> None:
-    path.write_text(render(with_types(json.loads(path.read_text("utf-8")), types)), encoding="utf-8")
 
 
 def _references(node: Any) -> Iterator[str]:
