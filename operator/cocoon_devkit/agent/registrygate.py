@@ -7,8 +7,9 @@ the branches of a client are met by real answers, apart for the node agent and t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -85,7 +86,7 @@ class RegistryGate:
         if client in self._runners:
             return
         known = self.doors.get(client, "")
-        runner = web.ServerRunner(web.Server(self._handler(client), access_log=None), shutdown_timeout=1)
+        runner = web.ServerRunner(web.Server(partial(self._pass, client), access_log=None), shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", int(known.rpartition(":")[2] or 0)).start()
         self._runners[client] = runner
@@ -121,13 +122,15 @@ class RegistryGate:
 
     # -- passing ------------------------------------------------------------------------------------------------------
 
-    def _handler(self, client: str) -> Callable[[web.BaseRequest], asyncio.Future[web.StreamResponse]]:
-        return lambda request: asyncio.ensure_future(self._pass(client, request))
-
     async def _pass(self, client: str, request: web.BaseRequest) -> web.StreamResponse:
         rule = next((rule for rule in self._rules.values() if rule.meets(client, request)), None)
-        if rule is None:
-            return await self._forward(request)
+        try:
+            return await (self._forward(request) if rule is None else self._obey(rule, request))
+        except aiohttp.ClientError:
+            # The registry is down, and so it is for the client.
+            return _cut(request)
+
+    async def _obey(self, rule: Rule, request: web.BaseRequest) -> web.StreamResponse:
         rule.hits += 1
         if isinstance(rule.answer, int):
             body = {"errors": [{"code": "UNKNOWN", "message": "the gate says so"}]}

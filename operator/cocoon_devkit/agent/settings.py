@@ -121,10 +121,7 @@ class NodeSettings:
     taints: Sequence[dict[str, str]] = ()
 
     def __post_init__(self) -> None:
-        self.check()
-
-    def check(self) -> None:
-        """Raise :class:`ValueError` for a switch that is set to what it does not know; the message names both."""
+        """Refuse a switch that is set to what it does not know. Raises :class:`ValueError`, which names both."""
         for switch, known in SWITCHES.items():
             if getattr(self, switch) not in known:
                 raise ValueError(f"{switch} is one of {', '.join(known)}, not {getattr(self, switch)!r}")

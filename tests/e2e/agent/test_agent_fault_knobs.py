@@ -265,7 +265,7 @@ def test_f19_a_forged_lifecycle_is_seen_and_repaired(fleet: Fleet) -> None:
         fleet.agent.forge_lifecycle("n1", key(fleet), "hibernated", 9, "forged")
         fleet.until_pod("demo-0", lambda pod: note(pod, OBSERVED) == "1", "it is repaired")
         fleet.until_state("demo-0", "ready")
-    assert [(note(each, LIFECYCLE), note(each, OBSERVED)) for each in seen[:1]] == [("hibernated", "9")]
+    assert ("hibernated", "9") in [(note(each, LIFECYCLE), note(each, OBSERVED)) for each in seen]
 
 
 @pytest.mark.scenario("N056")
@@ -396,9 +396,11 @@ def test_f18_an_address_comes_late_and_changes_and_probes_fail(fleet: Fleet) -> 
     changed = fleet.until_pod("demo-0", lambda pod: note(pod, IP) == "10.99.99.99", "the address is repaired")
     fleet.until_pod("demo-0", lambda pod: pod["status"].get("podIP") == "10.99.99.99", "the status is repaired")
     assert note(changed, ID) == note(pod, ID)
-    fault = fleet.agent.fault("n1", "probe", vm=fleet.vm("demo-0"), times=3)
-    fleet.until_pod("demo-0", lambda pod: not ready(pod), "three failures flip it")
-    fleet.until_pod("demo-0", ready, "it heals")
+    with fleet.recording("demo-0") as seen:
+        fault = fleet.agent.fault("n1", "probe", vm=fleet.vm("demo-0"), times=3)
+        # It heals with the next probe, which is too soon for a look at the pod now and then.
+        fleet.until(lambda: any(not ready(each) for each in seen), "three failures flip it")
+        fleet.until_pod("demo-0", ready, "it heals")
     assert next(each["hits"] for each in fleet.agent.faults("n1") if each["id"] == fault) == 3
     assert note(fleet.the_pod("demo-0"), LIFECYCLE) == "ready"
 
