@@ -189,8 +189,8 @@ def test_a_live_snapshot_is_between_the_user_and_the_agent(seat: Seat) -> None:
     seat.settle(REST)
     mark = seat.audit.mark()
     seat.annotate_pod({keys.SNAPSHOT_REQUEST: "live/demo:one"})
-    answer = '{"ref":"live/demo:one","state":"pushed","message":""}'
-    seat.annotate_pod({keys.SNAPSHOT_STATUS: answer})
+    seat.until(lambda: note(seat.pod(), keys.SNAPSHOT_STATUS) is not None, "the agent has answered")
+    answer = note(seat.pod(), keys.SNAPSHOT_STATUS)
     seat.settle(REST)
     assert seat.writes(mark) == []
     seat.suspend()
