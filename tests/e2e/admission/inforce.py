@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from asking import Asking, Request, create, patch
+from asking import Asking, Refusal, Request, create, patch
 from candidates import TOLERATION, Obj, cocoon_set, hibernation, pod, workload
 
 EXEMPT_GROUP: Final = "admission-administrators"
@@ -20,6 +20,8 @@ VALUES: Final = {
         "exemptUsers": ["somebody-else", EXEMPT_USER],
         "exemptGroups": [EXEMPT_GROUP],
         "pods": {"creators": ["somebody", f" {OTHER_CREATOR} "]},
+        # An API server that has once lost these two reads no workloads any more; so they have a cluster of their own.
+        "workloads": {"scale": False},
     },
 }
 _SECONDS: Final = 30.0
@@ -69,8 +71,6 @@ def probes_of(standing: Standing) -> dict[str, Request]:
     return {
         "cocoon-operator-pods": create(pod(namespace, TOLERATION)),
         "cocoon-operator-workloads": patch(standing.workload("Deployment"), down),
-        "cocoon-operator-deployments-scale": patch(standing.workload("Deployment"), down, "scale"),
-        "cocoon-operator-statefulsets-scale": patch(standing.workload("StatefulSet"), down, "scale"),
         "cocoon-operator-hibernation-name": create(hibernation(namespace, "a", name="b")),
         "cocoon-operator-hibernation-one": create(hibernation(namespace, "held-0")),
         "cocoon-operator-vm-names": create(cocoon_set(namespace, name="x" * 50)),
@@ -89,3 +89,20 @@ def until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"not within {_SECONDS} seconds: {what}"
         time.sleep(0.05)
+
+
+def denied(refusal: Refusal, policy: str, message: str) -> None:
+    """Check that a policy's own rule refused: 403, the policy's name, and the message that tells the field."""
+    assert (refusal.code, refusal.reason) == (403, "Forbidden")
+    name = f"cocoon-operator-{policy}"
+    assert refusal.message.endswith(
+        f" is forbidden: ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {message}"
+    )
+
+
+def scaled_down(kind: str, namespace: str, old: int, new: int) -> str:
+    """Return what is said to who scales ``vms`` down."""
+    return (
+        f"{kind} {namespace}/vms: spec.replicas must not become smaller ({old} to {new}), which would delete "
+        "VMs; to put a single one to sleep, create a CocoonHibernation for its pod"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from asking import TESTERS, Asking, Refusal, create, delete, patch
 from candidates import TAINT, TOLERATION, Obj, cocoon_set, hibernation, owner, pod, workload
-from inforce import EXEMPT_GROUP, EXEMPT_USER, OTHER_CREATOR, Standing, probes_of, refusing, until
+from inforce import EXEMPT_GROUP, EXEMPT_USER, OTHER_CREATOR, Standing, denied, probes_of, refusing, scaled_down, until
 
 from cocoon_devkit.chart import NAMESPACE, OPERATOR_USER
 from cocoon_operator.api import keys
@@ -18,15 +18,6 @@ NO_OWNER = (
     "metadata.ownerReferences: a pod that tolerates virtual-kubelet.io/provider must belong to a CocoonSet; "
     "create a CocoonSet, which makes its pods itself"
 )
-
-
-def denied(refusal: Refusal, policy: str, message: str) -> None:
-    """A refusal by the rule of a policy: 403 with its name and the message that tells the field."""
-    assert (refusal.code, refusal.reason) == (403, "Forbidden")
-    name = f"cocoon-operator-{policy}"
-    assert refusal.message.endswith(
-        f" is forbidden: ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {message}"
-    )
 
 
 def not_made_by(user: str) -> str:
@@ -139,13 +130,6 @@ def test_the_creation_of_a_workload_is_not_looked_at(alice: Asking, standing: St
 # -- workloads ---------------------------------------------------------------------------------------------------------
 
 
-def scaled(kind: str, standing: Standing, old: int, new: int) -> str:
-    return (
-        f"{kind} {standing.namespace}/vms: spec.replicas must not become smaller ({old} to {new}), which would delete "
-        "VMs; to put a single one to sleep, create a CocoonHibernation for its pod"
-    )
-
-
 @pytest.mark.scenario("WL-3", "WL-4", "V10", "V11")
 @KINDS
 def test_a_workload_of_vms_grows_and_does_not_shrink(alice: Asking, standing: Standing, kind: str) -> None:
@@ -154,14 +138,18 @@ def test_a_workload_of_vms_grows_and_does_not_shrink(alice: Asking, standing: St
         alice.allows(patch(vms, {"spec": {"replicas": replicas}}))
     for replicas in (2, 0):
         refusal = alice.refuses(patch(vms, {"spec": {"replicas": replicas}}))
-        denied(refusal, "workloads", scaled(kind, standing, 3, replicas))
+        denied(refusal, "workloads", scaled_down(kind, standing.namespace, 3, replicas))
 
 
 @pytest.mark.scenario("WL-4", "V15")
 @KINDS
 def test_no_number_means_one(alice: Asking, standing: Standing, kind: str) -> None:
     vms = standing.workload(kind)
-    denied(alice.refuses(patch(vms, {"spec": {"replicas": None}})), "workloads", scaled(kind, standing, 3, 1))
+    denied(
+        alice.refuses(patch(vms, {"spec": {"replicas": None}})),
+        "workloads",
+        scaled_down(kind, standing.namespace, 3, 1),
+    )
 
 
 @pytest.mark.scenario("WL-3", "V12", "V14")
@@ -178,7 +166,7 @@ def test_another_workload_shrinks_even_if_it_becomes_one_of_vms(alice: Asking, s
 def test_the_toleration_cannot_be_taken_away_in_the_same_request(alice: Asking, standing: Standing, kind: str) -> None:
     bare = {"template": {"spec": {"tolerations": None}}}
     refusal = alice.refuses(patch(standing.workload(kind), {"spec": {"replicas": 1, **bare}}))
-    denied(refusal, "workloads", scaled(kind, standing, 3, 1))
+    denied(refusal, "workloads", scaled_down(kind, standing.namespace, 3, 1))
     alice.allows(patch(standing.workload(kind), {"spec": bare}))
 
 
@@ -190,42 +178,6 @@ def test_everything_else_about_a_workload_is_its_owners(alice: Asking, standing:
     alice.allows(patch(vms, {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}))
     alice.allows(patch(vms, {"status": {"observedGeneration": 1}}, "status"))
     alice.allows(delete(vms))
-
-
-@pytest.mark.scenario("WL-5", "V16", "V17")
-@KINDS
-def test_neither_does_it_shrink_through_scale(alice: Asking, standing: Standing, kind: str) -> None:
-    """As `kubectl scale` and autoscalers ask for it."""
-    vms, policy = standing.workload(kind), f"{kind.lower()}s-scale"
-    for replicas in (3, 4):
-        alice.allows(patch(vms, {"spec": {"replicas": replicas}}, "scale"))
-    for replicas in (2, 0):
-        refusal = alice.refuses(patch(vms, {"spec": {"replicas": replicas}}, "scale"))
-        denied(refusal, policy, scaled(kind, standing, 3, replicas))
-
-
-@pytest.mark.scenario("WL-5", "V18")
-@KINDS
-def test_another_workload_shrinks_through_scale(alice: Asking, standing: Standing, kind: str) -> None:
-    """Although one of VMs is beside it, in the same namespace."""
-    alice.allows(patch(standing.workload(kind, name="plain"), {"spec": {"replicas": 0}}, "scale"))
-
-
-@pytest.mark.scenario("WL-6", "V19")
-@KINDS
-def test_the_scale_of_a_workload_that_is_gone_is_not_found(alice: Asking, standing: Standing, kind: str) -> None:
-    gone = standing.workload(kind, name="gone")
-    assert alice.refuses(patch(gone, {"spec": {"replicas": 0}}, "scale")).reason == "NotFound"
-
-
-@pytest.mark.scenario("WL-6", "CH-6", "V20", "V76")
-def test_what_cannot_be_judged_is_refused(policies: list[Obj]) -> None:
-    """A policy whose parameters the API server has not read yet refuses; where there are none, there is nothing to judge."""
-    for each in policies:
-        if each["kind"] == "ValidatingAdmissionPolicy":
-            assert each["spec"]["failurePolicy"] == "Fail"
-        elif "paramRef" in each["spec"]:
-            assert each["spec"]["paramRef"] == {"selector": {}, "parameterNotFoundAction": "Allow"}
 
 
 # -- hibernations ------------------------------------------------------------------------------------------------------
