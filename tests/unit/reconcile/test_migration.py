@@ -148,6 +148,7 @@ async def test_the_status_is_written_before_the_flag_and_nothing_is_repeated(wor
         assert outcome.error is None
     assert [write for write in world.writes(mark) if "status" not in write] == []
     assert len(world.writes(mark)) <= 1
+    assert world.condition("Ready")["reason"] == "AgentsNotReady"
     assert "waiting for vk-ns-demo-0 to be saved" in world.condition("Progressing")["message"]
 
 

@@ -71,12 +71,12 @@ async def _clear(run: Run, pod: Pod) -> Next:
 
 def _to_be_woken(run: Run, pod: Pod) -> bool:
     """Not what a CocoonHibernation holds, what is on its way to another node, or what is about to be removed."""
-    if run.held(pod.name) or is_surplus(run, pod):
+    if run.held(pod.name) or is_surplus(run, pod) or (pod.role == Role.MAIN and misplaced(run, pod)):
         return False
     if _save_in_flight(run, pod):
         run.find("SaveInFlight", f"{run.vm_name(pod)} is woken when the save that was begun is over")
         return False
-    return not (pod.role == Role.MAIN and misplaced(run, pod))
+    return True
 
 
 def _save_in_flight(run: Run, pod: Pod) -> bool:
