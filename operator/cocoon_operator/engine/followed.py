@@ -72,6 +72,8 @@ class FollowedPods:
             try:
                 async for event in self._watch(key):
                     failures = 0
+                    if not self._wanted(key):
+                        return
                     seen = _seen(event, last)
                     if seen != last:
                         last = seen

@@ -24,17 +24,27 @@ def held_names(run: Run) -> frozenset[str]:
 
 
 def asleep_names(run: Run) -> frozenset[str]:
-    """Of those, the ones that can have a tag: put to sleep, or with a save on record."""
+    """Of those, the ones that can have a tag: put to sleep or on their way up, with a save on record, or named already.
+
+    A name that is stored leaves with its drop alone: a flag can go, as when a stalled save is begun again.
+    """
     flagged = {run.vm_name(pod) for pod in run.live if pod.managed and pod.hibernate}
-    return held_names(run) & (flagged | run.records.keys())
+    return held_names(run) & (flagged | _rising(run) | run.records.keys() | tags.scoped(run))
+
+
+def _rising(run: Run) -> frozenset[str]:
+    """VMs without a flag that may have a tag: neither proven live nor dead."""
+    known = (facts.Fact.AWAKE, facts.Fact.DEAD)
+    return frozenset(
+        run.vm_name(pod) for pod in run.live if pod.managed and not pod.hibernate and facts.read(pod) not in known
+    )
 
 
 def resting(run: Run, owed: Collection[str] = (), waking: Collection[str] = (), *, why: str = "") -> SnapshotState:
     """The condition of a set that is not in a transition of its own: drops that are owed, else who is kept, else nothing."""
     if owed:
-        return tags.state(
-            "False", tags.TAG_DROP_PENDING, {*owed, *waking}, why or "their tags are dropped when they are awake"
-        )
+        names = {*owed, *waking, *(held_names(run) & _rising(run))}
+        return tags.state("False", tags.TAG_DROP_PENDING, names, why or "their tags are dropped when they are awake")
     asleep = asleep_names(run)
     if not asleep and not waking:
         return tags.state("True", tags.NO_SNAPSHOT)
@@ -85,7 +95,8 @@ def tidy(run: Run) -> dict[str, str | None]:
 
 def _at_rest(run: Run, pod_name: str) -> bool:
     pod = run.pods.get(pod_name)
-    return pod is None or (pod.hibernate and facts.read(pod) is facts.Fact.ASLEEP)
+    asleep = pod is not None and pod.hibernate and facts.read(pod) is facts.Fact.ASLEEP and not pod.running
+    return pod is None or asleep
 
 
 def _ready(run: Run, pod_name: str) -> bool:

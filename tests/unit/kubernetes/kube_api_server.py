@@ -265,14 +265,20 @@ class KubeApiServer:
         return None
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
-        since = int(request.query["resourceVersion"])
+        since = int(request.query["resourceVersion"] or self.version)
         if since < self.compacted_before:
             return status_of(410, "Expired", "too old resource version")
         response = web.StreamResponse()
         await response.prepare(request)
         self.watches.append(response)
         selector = request.query.get("labelSelector", "")
+        name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         parts = request.path.strip("/").split("/")
+        if not request.query["resourceVersion"]:
+            # Without a version what is there comes first, as events.
+            for path, obj in self._members("/" + "/".join(parts), selector):
+                if name in ("", path.rsplit("/", 1)[-1]):
+                    await response.write(json.dumps({"type": "ADDED", "object": obj}).encode() + b"\n")
         while not self._stopping:
             changed = self._changed
             for version, kind, obj in list(self.history):
@@ -281,7 +287,7 @@ class KubeApiServer:
                     continue
                 since = version
                 event = _selected(kind, obj, selector)
-                if event is not None:
+                if event is not None and name in ("", obj["metadata"]["name"]):
                     await response.write(json.dumps(event).encode() + b"\n")
             await changed.wait()
         return response
