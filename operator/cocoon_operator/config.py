@@ -123,7 +123,7 @@ _SETTINGS: Final = {
 
 ELSEWHERE: Final = {
     "GOOGLE_APPLICATION_CREDENTIALS": "key file for Google's registries (extra gcp)",
-    "DOCKER_CONFIG, REGISTRY_AUTH_FILE, XDG_RUNTIME_DIR, HOME": "where registry logins are looked for, in this order",
+    "DOCKER_CONFIG, REGISTRY_AUTH_FILE, XDG_RUNTIME_DIR, HOME": "where files with logins for the registry are looked for",
     "HTTPS_PROXY, HTTP_PROXY, NO_PROXY": "proxies on the way to the registry",
     "SSL_CERT_FILE, SSL_CERT_DIR": "certificate authorities to trust instead of the system's",
     TRACE_ENDPOINT: "collector that gets traces, http(s)://host:port; without one there are none (extra otel)",
