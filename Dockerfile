@@ -10,20 +10,20 @@ FROM ${PYTHON_IMAGE}@${PYTHON_DIGEST} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 
-# What is needed to build a wheel, apart from what runs.
+# What builds the wheel, apart from what runs.
 COPY requirements/build.txt requirements/
-RUN python -m venv /build && /build/bin/pip install --quiet --require-hashes --only-binary :all: -r requirements/build.txt
+RUN python -m pip install --quiet --require-hashes --only-binary :all: --target /build -r requirements/build.txt
 
 # What runs. Only wheels: nothing of a package is executed here.
 COPY requirements/gcp.txt requirements/
 RUN python -m venv --without-pip /opt/cocoon-operator && \
-    /build/bin/pip --python /opt/cocoon-operator/bin/python install --quiet --require-hashes --only-binary :all: -r requirements/gcp.txt
+    python -m pip --python /opt/cocoon-operator/bin/python install --quiet --require-hashes --only-binary :all: -r requirements/gcp.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY crds crds
 COPY operator operator
-RUN /build/bin/pip wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir /dist . && \
-    /build/bin/pip --python /opt/cocoon-operator/bin/python install --quiet --no-deps --no-index /dist/*.whl && \
+RUN PYTHONPATH=/build python -m pip wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir /dist . && \
+    python -m pip --python /opt/cocoon-operator/bin/python install --quiet --no-deps --no-index /dist/*.whl && \
     /opt/cocoon-operator/bin/python -c "import shutil, cocoon_devkit as kit; shutil.rmtree(kit.__path__[0])" && \
     rm /opt/cocoon-operator/bin/cocoon-devkit && \
     /opt/cocoon-operator/bin/cocoon-operator version
