@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 import pytest
@@ -10,11 +11,16 @@ from fleet import RUN_BOX, STATIC_BOX, Fleet, other_node
 from nodes import PREFIX
 from seat import REST, Seat
 
+from cocoon_devkit.audit import AuditEvent
+from cocoon_devkit.rawapi import Obj
 from cocoon_operator.api import keys
 
 
 class Cost(NamedTuple):
-    """Writes to the set, its status and its pods, and requests about the ``:hibernate`` tags of all its VMs."""
+    """Writes to the set, its status and its pods, and requests about the ``:hibernate`` tags of all its VMs.
+
+    Of the statuses those with an edge: how often a message is brought up to date in between depends on how long it all takes.
+    """
 
     sets: int = 0
     statuses: int = 0
@@ -27,6 +33,7 @@ class Cost(NamedTuple):
     drop: int = 0
 
 
+# A set with other members than main cannot be released: what release and wake cost is in test_operator_writes.py.
 TABLE: Final = {
     # A main agent, 3 sub-agents, a toolbox of mode run and a static one: 6 pods, 5 VMs. The tags of what comes after main
     # are asked twice: before their names are claimed, and before their pods are made.
@@ -37,7 +44,9 @@ TABLE: Final = {
     "scale to 1": Cost(sets=3, statuses=1, patched=4, deleted=2, drop=2),
     "remove a toolbox": Cost(sets=2, statuses=1, patched=3, deleted=1, drop=1),
     "migrate": Cost(statuses=4, patched=3, created=1, deleted=1, get=1, head=1, drop=1),
-    "delete": Cost(sets=1, deleted=3, drop=2),
+    # The names of sub-agents and of toolboxes are claimed by the step that makes them.
+    "scale to 3 and a toolbox": Cost(sets=2, statuses=2, patched=3, created=3, get=3),
+    "delete": Cost(sets=1, deleted=6, drop=5),
 }
 
 
@@ -47,6 +56,7 @@ class Bill:
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self.costs: dict[str, Cost] = {}
+        self._told: dict[str, tuple[str, str]] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -59,7 +69,7 @@ class Bill:
         writes, asked = self._seat.writes(self._audit), self._asked()
         self.costs[transition] = Cost(
             sets=_count(writes, "patch cocoonsets "),
-            statuses=_count(writes, "patch cocoonsets/status "),
+            statuses=sum(self._has_edge(event.request_object["status"]) for event in self._statuses()),
             patched=_count(writes, "patch pods "),
             created=_count(writes, "create pods "),
             deleted=_count(writes, "delete pods "),
@@ -69,6 +79,22 @@ class Bill:
             drop=asked.count("DELETE"),
         )
         self._forget()
+
+    def _statuses(self) -> list[AuditEvent]:
+        """The accepted writes of the set's status."""
+        written = self._seat.audit.write_requests(self._audit, namespace=self._seat.namespace, resources=["cocoonsets"])
+        return [
+            event
+            for event in written
+            if event.object_ref.subresource == "status" and event.response_status.code < HTTPStatus.BAD_REQUEST
+        ]
+
+    def _has_edge(self, status: Obj) -> bool:
+        """Whether it says more than other messages, counts and entries."""
+        told = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", [])} or self._told
+        edge = told != self._told or not {"phase", "observedGeneration"}.isdisjoint(status)
+        self._told = told
+        return edge
 
     def _asked(self) -> list[str]:
         start = f"/v2/{PREFIX}/vk-{self._seat.namespace}-{self._seat.name}-"
@@ -123,6 +149,12 @@ def test_every_write_of_a_set_with_all_roles_carries_information(seat: Seat) -> 
     seat.until(lambda: seat.homes() == [target], "main has moved")
     fleet.settled()
     bill.settle("migrate")
+
+    with fleet.members_wait("lifecycle.ready", 2, 3, "db"):
+        seat.edit(agent={"replicas": 3}, toolboxes=[RUN_BOX, STATIC_BOX])
+        seat.until_observed()
+    fleet.settled()
+    bill.settle("scale to 3 and a toolbox")
 
     seat.delete()
     seat.until_gone()
