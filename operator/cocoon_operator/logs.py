@@ -36,7 +36,7 @@ _SECRET_TEXT: Final = (
 
 def configure(level: str, form: str) -> None:
     """Write everything to standard output; ``form`` is ``text`` or ``json``."""
-    _configure_front(structlog.stdlib.ProcessorFormatter.wrap_for_formatter)
+    _configure_front(*_before(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter)
     handler = logging.StreamHandler(sys.stdout)
     handler.addFilter(_complete)
     handler.setFormatter(
@@ -60,8 +60,9 @@ def configure(level: str, form: str) -> None:
 
 
 def configure_beside_kopf() -> None:
-    """Leave output to ``kopf run``, which has set up the standard library already; render our lines for it."""
+    """Leave output to ``kopf run``, which has set up the standard library already, time and level included."""
     _configure_front(
+        _context_first,
         structlog.processors.format_exc_info,
         redact,
         structlog.processors.KeyValueRenderer(key_order=["event"], drop_missing=True),
@@ -101,9 +102,9 @@ class _Complete(logging.Filter):
 _complete: Final = _Complete()
 
 
-def _configure_front(*last: structlog.types.Processor) -> None:
+def _configure_front(*processors: structlog.types.Processor) -> None:
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, *_before(), *last],
+        processors=[structlog.stdlib.filter_by_level, *processors],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,

@@ -1,4 +1,4 @@
-"""Prints log lines as the operator would: ``python loglines.py <text|json> <level>``. A process of its own, so that the
+"""Prints log lines as the operator would: ``python loglines.py <text|json|kopf> <level>``. A process of its own, so that the
 configuration of the standard library's logging stays its own."""
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ _PASSWORD = "hunter2"
 
 
 def main(form: str, level: str) -> None:
-    logs.configure(level, form)
+    if form == "kopf":
+        logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level=level.upper())
+        logs.configure_beside_kopf()
+    else:
+        logs.configure(level, form)
     log = structlog.get_logger("cocoon_operator.sample")
     with structlog.contextvars.bound_contextvars(cocoonset="ns/demo", generation=3):
         log.info("pod created", pod="demo-0", zone="b", also="two words")

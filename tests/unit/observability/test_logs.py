@@ -107,3 +107,12 @@ def test_a_text_of_others_cannot_forge_a_line() -> None:
 def test_a_level_leaves_out_what_is_below_it() -> None:
     assert {each["level"] for each in told("error")} == {"error"}
     assert {each["level"] for each in told("warn")} == {"warning", "error"}
+
+
+def test_beside_kopf_a_line_has_its_pairs_and_no_second_time_or_level() -> None:
+    lines = run("kopf")[0].splitlines()
+    assert "INFO event='pod created' cocoonset='ns/demo' generation=3 pod='demo-0' zone='b' also='two words'" in lines
+    assert "INFO event='parent' cocoonset='ns/demo' generation=3" in lines
+    ours = [line for line in lines if line.partition(" ")[2].startswith("event=")]
+    assert len(ours) > 5
+    assert not [line for line in ours if "hunter2" in line]
