@@ -136,4 +136,10 @@ def _last(form: str) -> list[structlog.types.Processor]:
             _header_first,
             structlog.processors.JSONRenderer(),
         ]
-    return [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), sort_keys=False, pad_event_to=0)]
+    return [_one_line, structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), sort_keys=False, pad_event_to=0)]
+
+
+def _one_line(_: Any, __: str, line: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Escape control characters of libraries' texts, which may repeat what a stranger sent; values are escaped anyway."""
+    line["event"] = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(line.get("event", "")))
+    return line
