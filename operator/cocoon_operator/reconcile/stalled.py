@@ -86,7 +86,8 @@ def _since(run: Run) -> datetime:
 
 async def _tags_seen(run: Run, stuck: Sequence[Pod]) -> bool:
     """Every tag is there, and no drop of it is owed (rule 2)."""
-    owed = tags.stored_names(run, tags.TAG_DROP_PENDING)
+    # Once the status says that they are woken, it can name them among those whose tags are to be dropped.
+    owed = frozenset() if stage(run) == AGAIN else tags.stored_names(run, tags.TAG_DROP_PENDING)
     for pod in stuck:
         vm_name = run.vm_name(pod)
         if facts.has_vm(pod):

@@ -11,7 +11,7 @@ from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.reconcile.hibernation import report
 from cocoon_operator.reconcile.hibernation.holds import spec_error
 from cocoon_operator.reconcile.hibernation.look import Sight, look
-from cocoon_operator.reconcile.hibernation.machine import FAILED, Seen, Verdict, decide
+from cocoon_operator.reconcile.hibernation.machine import FAILED, Seen, Verdict, decide, turns
 from cocoon_operator.reconcile.run import Run
 
 
@@ -65,6 +65,8 @@ async def _write(run: Run, target: Hibernation, sight: Sight | None) -> None:
         return
     after = await run.ctx.cluster.patch_hibernation_status(target, patch)
     run.hibernations[target.name] = after
+    if turns(target, after):
+        run.come_back(0)
     report.tell(
         target,
         after,

@@ -34,6 +34,7 @@ from cocoon_operator.reconcile.hibernation.machine import (
     Verdict,
     decide,
     going_to_sleep,
+    turns,
 )
 from cocoon_operator.reconcile.view import Outcome
 
@@ -76,7 +77,8 @@ async def reconcile(ctx: Context, target: Hibernation, others: Sequence[Hibernat
         else:
             await _drive(run)
     except NotFoundError:
-        return Outcome()
+        # The pod went, or the object itself: the next look tells.
+        return Outcome(requeue_after=_LOOK_AGAIN)
     except KubeError as error:
         return Outcome(requeue_after=run.requeue, error=error)
     return Outcome(requeue_after=run.requeue, error=run.errors[0] if run.errors else None)
@@ -92,6 +94,15 @@ async def _drive(run: _Pass) -> None:
     if problem := spec_error(run.target):
         await _write(run, Verdict(FAILED), Sight(Seen.ABSENT, why=problem))
         return
+    before = run.target.phase
+    await _advance(run)
+    if run.target.phase in (HIBERNATING, WAKING) and run.target.phase != before:
+        # Nothing is done to the pod before the status says so: whoever comes after a crash, or a deletion, has to know of it.
+        await _advance(run)
+
+
+async def _advance(run: _Pass) -> None:
+    """One look and what it comes to."""
     sight = await _look(run)
     verdict = decide(run.target, sight.seen, run.now, run.ctx.limits)
     if verdict.wait is not None:
@@ -133,7 +144,7 @@ async def _left_behind(run: _Pass) -> Seen:
 async def _put_to_sleep(run: _Pass, pod: Pod) -> Seen:
     if not pod.hibernate:
         # The agent looks at the flag in updates only (R3.1): one that is there before its create call is never seen.
-        if pod.lifecycle or pod.vm_id:
+        if run.target.phase in (HIBERNATING, HIBERNATED) and (pod.lifecycle or pod.vm_id):
             run.pod = pod = await run.ctx.cluster.patch_pod(pod, {keys.HIBERNATE: "true"})
         return Seen.MOVING
     if not is_asleep(pod, run.target):
@@ -147,7 +158,7 @@ async def _put_to_sleep(run: _Pass, pod: Pod) -> Seen:
 
 async def _wake(run: _Pass, pod: Pod) -> Seen:
     if pod.hibernate:
-        if await _may_clear(run, pod):
+        if run.target.phase not in ("", PENDING) and await _may_clear(run, pod):
             run.pod = pod = await run.ctx.cluster.patch_pod(pod, {keys.HIBERNATE: None}, guarded=True)
         return Seen.MOVING
     if facts.read(pod) is not facts.Fact.AWAKE:
@@ -199,6 +210,8 @@ async def _write(run: _Pass, verdict: Verdict, sight: Sight) -> None:
         return
     before = run.target
     run.target = await run.ctx.cluster.patch_hibernation_status(before, patch)
+    if turns(before, run.target):
+        run.come_back(0)
     report.tell(
         before,
         run.target,

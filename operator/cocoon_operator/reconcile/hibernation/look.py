@@ -60,7 +60,7 @@ def is_asleep(pod: Pod, target: Hibernation) -> bool:
 
 async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
     if pod is None:
-        return await _saved(run, target, vm_name, Seen.ABSENT) if vm_name in run.records else Seen.ABSENT
+        return await _saved(run, target, vm_name, Seen.GONE) if vm_name in run.records else Seen.ABSENT
     if is_asleep(pod, target) and not status_follows(run, pod):
         return await _saved(run, target, vm_name, Seen.MOVING)
     return Seen.MOVING

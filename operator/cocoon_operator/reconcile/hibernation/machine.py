@@ -103,6 +103,14 @@ def going_to_sleep(target: Hibernation) -> bool:
     return target.phase == HIBERNATING or target.desire == Desire.HIBERNATE
 
 
+def turns(before: Hibernation, after: Hibernation) -> bool:
+    """Whether a desire that waited for the transition counts from now on: the next pass begins with it (contract 5.3).
+
+    What the operator wrote itself is no event, so whoever wrote it has to come back.
+    """
+    return going_to_sleep(before) != going_to_sleep(after)
+
+
 def decide(target: Hibernation, seen: Seen, now: datetime, limits: Limits) -> Verdict:
     """Read the table."""
     # Without a pod no wake is in flight that a reversed desire would have to wait for.
