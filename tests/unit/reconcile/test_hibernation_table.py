@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from cocoon_devkit import checkout
 from cocoon_operator.api import conditions
+from cocoon_operator.api.enums import HibernationPhase
 from cocoon_operator.api.hibernation import Hibernation, hibernation_from_object
 from cocoon_operator.reconcile.hibernation import machine
 from cocoon_operator.reconcile.hibernation.holds import deciders, holds, spec_error
@@ -193,7 +195,7 @@ def test_a_reversed_desire_counts_when_the_transition_is_over(desire: str, befor
 
 @pytest.mark.scenario("S302", "S303", "S304")
 def test_of_several_the_oldest_that_lives_decides() -> None:
-    def aged(name: str, created: str, **change: str) -> Hibernation:
+    def aged(name: str, created: str, **change: Any) -> Hibernation:
         return replace(asked("Wake", ""), name=name, uid=name, creation_timestamp=created, **change)
 
     older, younger = aged("b", "2026-01-01T00:00:00Z"), aged("a", "2026-01-02T00:00:00Z")
@@ -237,9 +239,9 @@ def documented(title: str) -> list[Row]:
     return rows
 
 
-def _phase(cell: str) -> machine.HibernationPhase | None:
+def _phase(cell: str) -> HibernationPhase | None:
     found = _WORDS.findall(cell)
-    return machine.HibernationPhase(found[0]) if found else None
+    return HibernationPhase(found[0]) if found else None
 
 
 def plain(rows: list[Row] | tuple[Row, ...]) -> list[tuple[object, ...]]:
