@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cocoon_operator.api.answers import Absent
-from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import deadletter, history, rebuild, records, tags
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.creation import make, report_name_taken
 from cocoon_operator.reconcile.drift import drifted, patch_in_place
 from cocoon_operator.reconcile.facts import Fact, read
@@ -26,7 +26,8 @@ async def upkeep(run: Run, members: Sequence[Member]) -> Next:
         elif not pod.owned_by(run.set.uid) or pod.role != member.role or pod.slot != member.slot:
             report_name_taken(run, member, pod, "is another pod")
         elif not pod.terminating and not run.held(pod.name):
-            await _guarded(run, member, pod)
+            with apart(run):
+                await _look_after(run, member, pod)
     wanted = [member for member in missing if await _to_be_made(run, member)]
     return await make(run, wanted) if wanted else Next.GO_ON
 
@@ -35,22 +36,9 @@ async def _to_be_made(run: Run, member: Member) -> bool:
     """Not what is held asleep, what is still being given up under this name, or a dead letter."""
     if run.held(member.pod_name) or member.vm_name in records.removing_names(run.set):
         return False
-    try:
+    with apart(run):
         return not await deadletter.stands(run, member)
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
     return False
-
-
-async def _guarded(run: Run, member: Member, pod: Pod) -> None:
-    try:
-        await _look_after(run, member, pod)
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
 
 
 async def _look_after(run: Run, member: Member, pod: Pod) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cocoon_operator.api import conditions, keys, names
 from cocoon_operator.api.answers import Done, Refused, WriteAnswer
 from cocoon_operator.api.enums import SnapshotPolicy
-from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.reconcile import records, tags
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.parallel import each
 from cocoon_operator.reconcile.run import Next, Run
 from cocoon_operator.reconcile.steps.obstacles import LABEL_VALUE_LIMIT
@@ -21,12 +21,8 @@ async def step(run: Run) -> Next:
     run.silent = True
     if keys.SET_FINALIZER not in run.set.finalizers:
         return Next.STOP
-    try:
+    with apart(run):
         await _take_down(run)
-    except (ConflictError, NotFoundError):
-        raise
-    except KubeError as error:
-        run.fail(error)
     run.silent = keys.SET_FINALIZER not in run.set.finalizers or not (run.findings or _in_trouble(run))
     return Next.STOP
 
@@ -59,14 +55,8 @@ async def _write_names_down(run: Run) -> None:
 async def _delete_pods(run: Run) -> None:
     """One DELETE a pod; terminating ones are waited for by their events (W-36)."""
     for pod in run.live:
-        try:
+        with apart(run):
             await run.delete(pod)
-        except NotFoundError:
-            run.pods.pop(pod.name, None)
-        except ConflictError as error:
-            run.errors.append(error)
-        except KubeError as error:
-            run.fail(error)
 
 
 async def _collect_tags(run: Run) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from cocoon_operator.api import keys, names
 from cocoon_operator.api.answers import Done
 from cocoon_operator.api.enums import Role
-from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import history, kept, records, tags
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.members import members_of, slot_number
 from cocoon_operator.reconcile.run import Next, Run
 
@@ -29,7 +29,8 @@ async def step(run: Run) -> Next:
     going = [pod for pod in surplus if not run.held(pod.name)]
     await _write_down(run, going)
     for pod in sorted(going, key=_order):
-        await _delete(run, pod)
+        with apart(run):
+            await run.delete(pod)
     await _collect(run)
     return Next.GO_ON
 
@@ -54,39 +55,33 @@ async def _write_down(run: Run, going: list[Pod]) -> None:
         await run.annotate_set({keys.REMOVING_VM_NAMES: records.names_text(removing) or None})
 
 
-async def _delete(run: Run, pod: Pod) -> None:
-    try:
-        await run.delete(pod)
-    except NotFoundError:
-        run.pods.pop(pod.name, None)
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
-
-
 async def _collect(run: Run) -> None:
     """Drop the tags of names whose pods are gone, then the names."""
     wanted = {member.vm_name for member in members_of(run.set, run.spec)}
-    present = {run.vm_name(pod) for pod in run.owned}
-    removing = records.removing_names(run.set)
-    held = {names.vm_name_of_pod(run.set.namespace, pod_name) for pod_name in run.holders}
-    gone = (removing | (run.own_names - wanted)) - present - held
-    if not gone:
-        return
-    live = await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)
-    gone -= {run.vm_name(pod) for pod in live if pod.owned_by(run.set.uid)}
+    gone = await _gone(run, wanted)
     left = {name: why for name in sorted(gone) if (why := await _drop(run, name))}
     if left:
         _report(run, left, wanted)
-    dropped = gone - left.keys()
-    if not dropped:
-        return
-    kept = set(records.listed_names(run.set)) - (dropped - wanted)
-    changes: dict[str, str | None] = {keys.DELETE_VM_NAMES: records.names_text(kept)}
-    changes[keys.REMOVING_VM_NAMES] = records.names_text(removing - dropped) or None
-    changes.update(history.pruned(run))
-    await run.annotate_set(changes)
+    if dropped := gone - left.keys():
+        await _strike_out(run, dropped, wanted)
+
+
+async def _gone(run: Run, wanted: Collection[str]) -> frozenset[str]:
+    """Names that are removed or that the spec does not have, which nobody holds, and whose pod is gone in a live list too."""
+    gone = records.removing_names(run.set) | run.own_names.difference(wanted)
+    gone -= {run.vm_name(pod) for pod in run.owned} | kept.held_names(run)
+    if gone:
+        live = await run.ctx.cluster.list_pods(run.set.namespace, run.set.name)
+        gone -= {run.vm_name(pod) for pod in live if pod.owned_by(run.set.uid)}
+    return gone
+
+
+async def _strike_out(run: Run, dropped: Collection[str], wanted: Collection[str]) -> None:
+    """Off both lists, with the history; a name that is asked for again stays the set's own."""
+    left = [name for name in records.listed_names(run.set) if name not in dropped or name in wanted]
+    changes: dict[str, str | None] = {keys.DELETE_VM_NAMES: records.names_text(left)}
+    changes[keys.REMOVING_VM_NAMES] = records.names_text(records.removing_names(run.set).difference(dropped)) or None
+    await run.annotate_set({**changes, **history.pruned(run)})
     for name in dropped:
         run.records.pop(name, None)
 
