@@ -313,6 +313,16 @@ def test_an_older_set_with_long_names_goes_on(alice: Asking, standing: Standing)
     assert alice.refuses(patch(older, {"spec": {"toolboxes": more}})).message.endswith(message)
 
 
+@pytest.mark.scenario("CS-56", "CS-57")
+def test_a_set_without_a_spec_gets_one_with_short_names(alice: Asking, standing: Standing) -> None:
+    bare = standing.without_spec()[0]
+    spec: Obj = {"agent": {"image": "x"}}
+    alice.allows(patch(bare, {"spec": spec}))
+    long = {"name": "t" * 40, "image": "x"}
+    refusal = alice.refuses(patch(bare, {"spec": {**spec, "toolboxes": [long]}}))
+    assert f"the VM vk-{standing.namespace}-bare-{long['name']} would have" in refusal.message
+
+
 # -- who is exempt -----------------------------------------------------------------------------------------------------
 
 
