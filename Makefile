@@ -50,7 +50,7 @@ verify: setup ## Check format, lint, types, layers and that generated files are 
 	@$(MAKE) --no-print-directory docs audit
 
 docs: setup ## Build docs/ into site/; a link that leads nowhere is an error
-	@$(BIN)/mkdocs build --quiet
+	@$(BIN)/mkdocs build
 
 audit: setup ## Ask for known vulnerabilities of the pinned packages, where the database can be reached
 	@$(BIN)/python -m cocoon_devkit.advisories
@@ -65,7 +65,7 @@ test-e2e: tools ## Only the tests on a real control plane
 	@$(BIN)/python -m pytest tests/e2e $(PYTEST_ARGS)
 
 soak: setup ## Let the machines of the unit tests run twenty times longer, on new histories (minutes)
-	@COCOON_SOAK=20 $(BIN)/python -m pytest tests/unit/reconcile/test_machine.py tests/unit/reconcile/test_machine_roles.py --timeout=3600
+	@COCOON_SOAK=20 $(BIN)/python -m pytest tests/unit/reconcile/test_machine.py tests/unit/reconcile/test_machine_roles.py tests/unit/reconcile/test_machine_hibernation.py --timeout=7200
 
 contract: setup ## Show which scenario of the contract has which test
 	@$(BIN)/python -m cocoon_devkit.contract
