@@ -68,9 +68,9 @@ async def _failed(run: Run, member: Member, pod: Pod) -> bool:
     match read(pod):
         case Fact.DEAD:
             return True
+        case Fact.LOST if member.managed:
+            return member.vm_name not in run.records and isinstance(await tags.probe(run, member.vm_name), Absent)
         case Fact.LOST:
-            if member.vm_name in run.records:
-                return False
-            return isinstance(await tags.probe(run, member.vm_name), Absent)
+            return True
         case _:
             return False

@@ -12,6 +12,8 @@ from tests.model.world import World
 from tests.unit.reconcile.staging import (
     RUN_BOX,
     STATIC_BOX,
+    agent_says,
+    agent_shows,
     annotations_of,
     asked,
     bodies,
@@ -280,3 +282,15 @@ async def test_w29_a_toolbox_of_a_wiped_set_is_never_made_from_a_namesakes_snaps
     assert world.memory(vm("db")) == []
     assert world.registry.tags == {(vm("db"), orphan(digest)): digest}
     assert [reason for _, reason, _ in events(world)] == ["LeftoverSnapshotMoved"]
+
+
+async def test_no_registry_is_asked_about_a_static_toolbox_that_failed(world: World) -> None:
+    """There is no VM of ours, and no saved state that could be behind it (4.11)."""
+    await up(world, toolboxes=[{"name": "vnc", "mode": "static", "staticIP": "10.1.1.1"}])
+    agent_says(world, {keys.LIFECYCLE_STATE: "failed"}, "demo-vnc")
+    agent_shows(world, {"phase": "Pending", "containerStatuses": None, "conditions": None}, "demo-vnc")
+    mark, requests = world.mark, len(world.registry.requests)
+    await rest(world)
+    assert deleted(world, mark) == made(world, mark) == ["demo-vnc"]
+    assert asked(world, requests) == []
+    assert [reason for _, reason, _ in events(world)] == ["ToolboxRebuilding"]
