@@ -217,7 +217,11 @@ _SEEN = {
     "asleep and not said, or anything in between": {Seen.MOVING, Seen.UNANSWERED},
     "no pod, or one without a VM": {Seen.ABSENT},
     "anything": None,
-    "overruled; the set is suspended; neither pod nor tag left": {Seen.OVERRULED, Seen.SUSPENDED, Seen.GONE},
+    "overruled; the set is suspended, or gives the VM up; neither pod nor tag left": {
+        Seen.OVERRULED,
+        Seen.SUSPENDED,
+        Seen.GONE,
+    },
     "awake: proven live, its tag dropped or the drop on record as owed": {Seen.AWAKE},
     "anything in between": {Seen.MOVING, Seen.UNANSWERED},
 }

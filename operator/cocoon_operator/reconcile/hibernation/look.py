@@ -15,6 +15,7 @@ from cocoon_operator.reconcile import facts, tags
 from cocoon_operator.reconcile.hibernation.machine import ACTIVE, HIBERNATED, Seen, going_to_sleep
 from cocoon_operator.reconcile.run import Run
 from cocoon_operator.reconcile.settling import status_follows
+from cocoon_operator.reconcile.steps.surplus import is_surplus
 
 LOOK_AGAIN: Final = timedelta(hours=1)
 """How often the tag of a VM that is kept asleep is looked at: nothing tells when somebody removes it (S285)."""
@@ -43,7 +44,7 @@ async def look(run: Run, target: Hibernation) -> Sight:
         return Sight(Seen.ABSENT, why=f"{where} has no vm.cocoonstack.io/name annotation yet")
     seen = await _asleep(run, target, pod, vm_name) if going_to_sleep(target) else _awake(run, target, pod, vm_name)
     if seen is Seen.SUSPENDED:
-        return Sight(seen, vm_name, f"CocoonSet {run.set.namespace}/{run.set.name} is suspended; the VM wakes with it")
+        return Sight(seen, vm_name, _why_not_awake(run))
     return Sight(seen, vm_name, f"{where} not yet present")
 
 
@@ -87,8 +88,15 @@ def _awake(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen
     """Awake is what the set's own wake made of it: proven live, its tag dropped, or the drop on record as owed."""
     if target.phase == ACTIVE:
         return Seen.AWAKE
-    if run.set.spec is not None and run.set.spec.suspend:
+    if run.set.spec is not None and (run.spec.suspend or (pod is not None and is_surplus(run, pod))):
         return Seen.SUSPENDED
     if pod is None:
         return Seen.ABSENT
     return Seen.AWAKE if facts.read(pod) is facts.Fact.AWAKE and vm_name not in run.records else Seen.MOVING
+
+
+def _why_not_awake(run: Run) -> str:
+    name = f"CocoonSet {run.set.namespace}/{run.set.name}"
+    if run.spec.suspend:
+        return f"{name} is suspended; the VM wakes with it"
+    return f"{name} has no place for this VM any more; it is removed as soon as the main agent is ready"

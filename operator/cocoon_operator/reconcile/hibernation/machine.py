@@ -34,7 +34,7 @@ class Seen(Enum):
     AWAKE = auto()
     """The VM is proven live, and no tag is kept behind it any more."""
     SUSPENDED = auto()
-    """Asked to wake, while the set is suspended: sleep wins."""
+    """Asked to wake, while the set is suspended, or gives the VM up: sleep wins."""
     OVERRULED = auto()
     """An older CocoonHibernation decides about this pod."""
     ABSENT = auto()

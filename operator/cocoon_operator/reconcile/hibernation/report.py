@@ -9,6 +9,7 @@ from typing import Any, Final
 from cocoon_operator.api import conditions
 from cocoon_operator.api.durations import go_duration
 from cocoon_operator.api.hibernation import Hibernation
+from cocoon_operator.reconcile.hibernation.holds import spec_error
 from cocoon_operator.reconcile.hibernation.machine import (
     ACTIVE,
     FAILED,
@@ -63,9 +64,9 @@ def tell(
     recorder: Recorder,
     measures: Measures,
 ) -> None:
-    """Tell what the status that was just written means."""
+    """Tell what the status that was just written means. An error in the spec ends no transition: its condition says it all."""
     old, new = before.phase, after.phase
-    if old == new:
+    if old == new or spec_error(after):
         return
     if old == FAILED and new in (HIBERNATING, WAKING):
         asked = "Hibernate" if new == HIBERNATING else "Wake"

@@ -35,5 +35,5 @@ def _needed(run: Run, sleeping: Iterable[Pod]) -> SnapshotState | None:
 
 
 def _begun(run: Run, pod_name: str) -> bool:
-    """Whether its CocoonHibernation carries the finalizer, which stands before every effect (contract 4.17)."""
-    return keys.HIBERNATION_FINALIZER in run.deciders[pod_name].finalizers
+    """Whether its CocoonHibernation carries the finalizer, which stands before every effect (contract 4.17), and it has a VM."""
+    return keys.HIBERNATION_FINALIZER in run.deciders[pod_name].finalizers and run.pods[pod_name].vm_name != ""
