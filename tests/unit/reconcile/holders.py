@@ -93,3 +93,15 @@ async def solo_held(world: World) -> str:
     await rest(world)
     assert phase(world, "solo") == "Hibernated"
     return str(world.tag(SOLO))
+
+
+# -- what is measured -------------------------------------------------------------------------------------------------------
+
+
+def samples(world: World) -> list[tuple[str, float, str]]:
+    """The durations of hibernations and wakes as (histogram, seconds, result), in order."""
+    return [
+        (name, seconds, labels["result"])
+        for name, seconds, labels in world.measures.durations
+        if name in ("hibernate_phase_duration_seconds", "wake_phase_duration_seconds")
+    ]

@@ -90,7 +90,10 @@ WAKE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The next phase, and in how long the same look would give another one (None: never)."""
+    """The next phase, and in how long the same look would give another one (None: never).
+
+    A transition has its limit from its beginning, and a failure its rest: if nothing happens, somebody has to look then.
+    """
 
     phase: str
     wait: timedelta | None = None
@@ -121,12 +124,11 @@ def decide(target: Hibernation, seen: Seen, now: datetime, limits: Limits) -> Ve
             row.phases is not None and target.phase not in row.phases
         ):
             continue
-        if row.late is None:
-            return Verdict(target.phase if row.next is None else row.next)
-        wait = _left(target, now, limit)
-        if wait <= timedelta():
-            return Verdict(row.late)
-        return Verdict(target.phase if row.next is None else row.next, wait)
+        late = row.late is not None and _left(target, now, limit) <= timedelta()
+        phase = (row.late if late else row.next) or target.phase
+        if phase != target.phase:
+            return Verdict(phase, limit if phase in (HIBERNATING, WAKING, FAILED) else None)
+        return Verdict(phase, _left(target, now, limit) if row.late is not None else None)
     raise AssertionError(f"the table has no row for {seen} in phase {target.phase!r}")
 
 
