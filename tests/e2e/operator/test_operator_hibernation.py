@@ -10,7 +10,7 @@ import pytest
 from fleet import RUN_BOX, Fleet
 from hold import Hold
 from nodes import IMAGE, NODES
-from seat import REST, Seat
+from seat import REST, Seat, note
 
 from cocoon_devkit.agent.launch import AgentProcess
 from cocoon_devkit.operatorprocess import OperatorOptions, OperatorProcess
@@ -192,7 +192,8 @@ def test_a_desire_that_is_reversed_waits_for_the_transition_in_flight(seat: Seat
         held()
         hold.ask("Wake")
         seat.until(lambda: hold.status.get("observedGeneration") == 2, "the edit was seen")
-        assert hold.phase == "Hibernating"
+        seat.settle()
+        assert note(seat.pod(), keys.HIBERNATE) == "true"
     hold.until_phase("Active")
     seat.until_running()
     seat.check_memory()
