@@ -15,9 +15,9 @@ COPY requirements/build.txt requirements/
 RUN python -m pip install --quiet --require-hashes --only-binary :all: --target /build -r requirements/build.txt
 
 # What runs. Only wheels: nothing of a package is executed here.
-COPY requirements/gcp.txt requirements/
+COPY requirements/image.txt requirements/
 RUN python -m venv --without-pip /opt/cocoon-operator && \
-    python -m pip --python /opt/cocoon-operator/bin/python install --quiet --require-hashes --only-binary :all: -r requirements/gcp.txt
+    python -m pip --python /opt/cocoon-operator/bin/python install --quiet --require-hashes --only-binary :all: -r requirements/image.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY crds crds

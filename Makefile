@@ -91,6 +91,7 @@ lock: $(UV) ## Pin all packages with hashes again (UPGRADE=1 takes newer version
 	@$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra gcp -o requirements/gcp.txt
 	@$(COMPILE) pyproject.toml --extra otel -o requirements/otel.txt
+	@$(COMPILE) pyproject.toml --extra gcp --extra otel -o requirements/image.txt
 	@$(COMPILE) pyproject.toml --extra gcp --extra otel --extra dev --group test --group lint --group docs --group build -o requirements/dev.txt
 	@$(COMPILE) --group build -o requirements/build.txt
 	@$(COMPILE) requirements/go.in -o requirements/go.txt

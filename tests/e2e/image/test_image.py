@@ -70,11 +70,11 @@ def test_every_package_is_installed_by_hash_and_none_is_built() -> None:
 def test_it_holds_what_runs_and_nothing_else(image: Image) -> None:
     installed = importlib.metadata.distributions(path=[str(image.packages)])
     found = {each.metadata["Name"].lower().replace("_", "-"): each.version for each in installed}
-    pinned = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (checkout.REQUIREMENTS / "gcp.txt").read_text(), re.MULTILINE))
+    pinned = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (checkout.REQUIREMENTS / "image.txt").read_text(), re.MULTILINE))
     assert found.pop("cocoon-operator") == VERSION
     # Some pins are for other platforms.
     assert found.items() <= pinned.items()
-    assert {"kopf", "aiohttp", "google-auth"} <= set(found)
+    assert {"kopf", "aiohttp", "google-auth", "opentelemetry-sdk"} <= set(found)
     for absent in ("kubernetes_asyncio", "cocoon_devkit", "pip", "pytest", "hypothesis"):
         assert not list(image.packages.glob(f"{absent}*")), absent
     assert {file.name for file in (image.packages / "cocoon_operator" / "crds").iterdir()} == {
