@@ -12,7 +12,7 @@ from tests.unit.reconcile.staging import hibernation, rest, up
 SOLO = "vk-ns-solo"
 
 
-# -- on a set -------------------------------------------------------------------------------------------------------------
+# -- on a set ----------------------------------------------------------------------------------------------------------
 
 
 async def held(world: World, **spec: Any) -> str:
@@ -73,7 +73,7 @@ def told(world: World, name: str = "demo-0") -> list[tuple[str, str, str]]:
     return [(kind, reason, message) for who, kind, reason, message in world.recorder.events if who == name]
 
 
-# -- outside every set ------------------------------------------------------------------------------------------------------
+# -- outside every set -------------------------------------------------------------------------------------------------
 
 
 async def solo(world: World, name: str = "solo", *, memory: str = "work") -> None:
@@ -95,7 +95,7 @@ async def solo_held(world: World) -> str:
     return str(world.tag(SOLO))
 
 
-# -- what is measured -------------------------------------------------------------------------------------------------------
+# -- what is measured --------------------------------------------------------------------------------------------------
 
 
 def samples(world: World) -> list[tuple[str, float, str]]:

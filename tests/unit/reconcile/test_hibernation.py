@@ -49,7 +49,7 @@ async def started(world: World, pod: str = "demo-0", **spec: Any) -> None:
     assert annotations_of(world, pod)[keys.HIBERNATE] == "true"
 
 
-# -- to sleep ------------------------------------------------------------------------------------------------------------------
+# -- to sleep ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S273", "S276", "S286")
@@ -157,7 +157,7 @@ async def test_a_vm_that_cannot_begin_yet_is_flagged_when_its_agent_has_begun(wo
     assert phase(world, name) == "Hibernated"
 
 
-# -- no answer, and no end -----------------------------------------------------------------------------------------------------
+# -- no answer, and no end ---------------------------------------------------------------------------------------------
 
 
 @PODS
@@ -270,7 +270,7 @@ async def test_a_save_that_fails_is_tried_again_by_its_agent(world: World, pod: 
     assert world.registry.content(f"vk-ns-{pod}", "hibernate")["memory"] == ["work"]  # type: ignore[index]
 
 
-# -- what may happen to a VM that sleeps -----------------------------------------------------------------------------------------
+# -- what may happen to a VM that sleeps -------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S283")

@@ -40,7 +40,7 @@ from tests.unit.reconcile.staging import (
     up,
 )
 
-# -- finalizer ---------------------------------------------------------------------------------------------------------------
+# -- finalizer ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -75,7 +75,7 @@ async def test_no_flag_is_set_before_the_finalizer_stands(world: World, pod: str
     assert phase(world, pod) == "Hibernated"
 
 
-# -- condition and generation ----------------------------------------------------------------------------------------------
+# -- condition and generation ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -157,7 +157,7 @@ async def test_conditions_of_others_are_kept(world: World) -> None:
     assert stored(world)["status"]["conditions"][0] == foreign
 
 
-# -- pods that are not there ---------------------------------------------------------------------------------------------------
+# -- pods that are not there -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -272,7 +272,7 @@ async def test_a_pod_that_comes_later_is_put_to_sleep_then(world: World, pod: st
     assert phase(world, pod) == "Hibernated"
 
 
-# -- what cannot work ----------------------------------------------------------------------------------------------------------
+# -- what cannot work --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -305,7 +305,7 @@ async def test_a_desire_that_becomes_unknown_lets_the_vm_go(world: World) -> Non
     assert (world.phase, world.memory(), world.tag()) == ("Running", ["work"], None)
 
 
-# -- the double ------------------------------------------------------------------------------------------------------------------
+# -- the double --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S272")

@@ -29,7 +29,7 @@ from tests.unit.reconcile.staging import (
 pytestmark = pytest.mark.asyncio
 
 
-# -- a desire that is reversed ------------------------------------------------------------------------------------------------
+# -- a desire that is reversed -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario("S291")
@@ -77,7 +77,7 @@ async def test_likewise_on_a_pod_of_no_set(world: World, first: str, then: str, 
     assert (world.tag(SOLO) is None) is (end == "Active")
 
 
-# -- an operator that ends in the middle --------------------------------------------------------------------------------------
+# -- an operator that ends in the middle -------------------------------------------------------------------------------
 
 
 class Ends(BaseException):
@@ -163,7 +163,7 @@ async def test_a_pod_of_no_set_that_goes_under_a_pass_is_looked_for_again(world:
     assert phase(world, "solo") == ("Pending" if desire == "Hibernate" else "Hibernated")
 
 
-# -- a save that its agent left half done ---------------------------------------------------------------------------------------
+# -- a save that its agent left half done ------------------------------------------------------------------------------
 
 
 async def stalled(world: World, pod: str = "demo-0") -> None:

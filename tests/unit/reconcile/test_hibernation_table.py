@@ -213,7 +213,7 @@ def test_of_several_the_oldest_that_lives_decides() -> None:
     assert deciders([older, *twins])["demo-1"].name == "y"
 
 
-# -- the design's own tables ---------------------------------------------------------------------------------------------------
+# -- the design's own tables -------------------------------------------------------------------------------------------
 
 _SEEN = {
     "overruled by an older one; neither pod nor tag left": {Seen.OVERRULED, Seen.GONE},
