@@ -17,6 +17,7 @@ from cocoon_operator.reconcile.members import main_member, vm_name_of
 from cocoon_operator.reconcile.objects import SetObject
 
 SNAPSHOT_CURRENT: Final = "SnapshotCurrent"
+NO_SNAPSHOT: Final = "NoSnapshot"
 WAKE_IN_PROGRESS: Final = "WakeInProgress"
 _SLOT: Final = re.compile(r"(0|[1-9][0-9]{0,9})\Z", re.ASCII)
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
@@ -140,6 +141,17 @@ def condition(target: SetObject, kind: str) -> Mapping[str, Any]:
             if isinstance(entry, Mapping) and entry.get("type") == kind:
                 return entry
     return {}
+
+
+def overtaken(target: SetObject, found: Mapping[str, Any]) -> bool:
+    """Whether a ``NoSnapshot`` is older than the status around it: the set was with the Go operator since.
+
+    That one keeps conditions that it does not know as they are (contract 1.7), and leaves tags behind (W-17).
+    """
+    if (found.get("type"), found.get("reason")) != (SNAPSHOT_CURRENT, NO_SNAPSHOT):
+        return False
+    said, now = found.get("observedGeneration"), target.status.get("observedGeneration")
+    return isinstance(said, int) and isinstance(now, int) and said < now
 
 
 def condition_names(target: SetObject, reason: str) -> frozenset[str]:

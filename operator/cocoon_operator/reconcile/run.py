@@ -147,8 +147,9 @@ class Run:
         return pod_name in self.holders
 
     def stored(self, kind: str) -> Mapping[str, Any]:
-        """A condition as it is stored."""
-        return records.condition(self.set, kind)
+        """A condition as it is stored, unless another operator has made it untrue."""
+        found = records.condition(self.set, kind)
+        return {} if records.overtaken(self.set, found) else found
 
     @property
     def stored_phase(self) -> str:

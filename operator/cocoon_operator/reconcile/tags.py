@@ -14,7 +14,7 @@ from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, records
 from cocoon_operator.reconcile.run import Run, SnapshotState
 
-NO_SNAPSHOT = "NoSnapshot"
+NO_SNAPSHOT = records.NO_SNAPSHOT
 SAVING = "Saving"
 SAVED = "Saved"
 WAKE_IN_PROGRESS = records.WAKE_IN_PROGRESS

@@ -18,6 +18,7 @@ from tests.unit.reconcile.staging import (
     saved,
     set_object,
     stand,
+    up,
 )
 
 pytestmark = pytest.mark.asyncio
@@ -45,3 +46,19 @@ async def test_a_dead_letter_is_not_waited_for(world: World) -> None:
     assert asked(world).count(DROP) == 1
     assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
     assert world.tag() is None
+
+
+async def test_w17_a_set_that_was_with_the_go_operator_in_between_is_swept_again(world: World) -> None:
+    """It suspended and woke the set, kept our condition, and left a tag that would be restored one day."""
+    await up(world)
+    assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
+    world.edit(suspend=True)
+    world.edit(suspend=False)
+    generation = world.set()["metadata"]["generation"]
+    saved(world)
+    world.api.patch("set", "ns", "demo", {"status": {"observedGeneration": generation}}, by="go", subresource="status")
+    await rest(world)
+    assert world.tag() is None
+    snapshot = world.condition("SnapshotCurrent")
+    assert (snapshot["reason"], snapshot["observedGeneration"]) == ("NoSnapshot", generation)
+    assert world.memory() == ["work"]
