@@ -55,6 +55,21 @@ def test_every_command_of_the_pages_is_typed_or_accounted_for() -> None:
     assert told == set(NOT_TYPED)
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed", "agreed"),
+    [
+        ("NAME   AGE\ndemo   5s", "NAME AGE\ndemo 1m30s\n", True),
+        ("NAME   AGE\ndemo   5s", "NAME AGE\ndemo 5s\nother 5s\n", False),
+        ("demo   Running", "demo Suspended", False),
+        ("...", "anything\nat all", True),
+        ('{"name":"...demo-0","tags":["hibernate"]}', '{"name":"pages/demo-0","tags":["hibernate"]}', True),
+        ('{"name":"...demo-0","tags":["hibernate"]}', '{"name":"pages/demo-0","tags":[]}', False),
+    ],
+)
+def test_what_a_page_shows_is_compared_word_by_word(shown: str, printed: str, agreed: bool) -> None:
+    assert agrees(shown, printed) is agreed
+
+
 def test_the_set_that_the_readme_shows_is_the_example() -> None:
     [shown] = [text for language, text in fences(README) if language == "yaml"]
     example = yaml.safe_load((checkout.ROOT / "examples" / "cocoonset.yaml").read_text())
@@ -94,9 +109,17 @@ def operators_pods(reader: Reader) -> list[dict[str, Any]]:
         time.sleep(0.1)
 
 
+def as_nobody_touched_it(reader: Reader) -> None:
+    """Whoever begins with the README has neither CRDs nor the namespace; another test may have brought them."""
+    kubectl = reader.cluster.kubectl
+    kubectl("delete", "--ignore-not-found", "-f", str(checkout.CRDS))
+    kubectl("delete", "namespace", "--ignore-not-found", LEASE_NAMESPACE)
+
+
 def test_w48_the_readme_from_nothing_to_a_suspended_set_and_back(
     reader: Reader, image: Image, shell: Shell, tmp_path: Path
 ) -> None:
+    as_nobody_touched_it(reader)
     with ExitStack() as running:
         pods: list[PodProcess] = []
         for each in typed(README):
@@ -117,9 +140,10 @@ def test_w48_the_readme_from_nothing_to_a_suspended_set_and_back(
 
 
 def as_dev_up_leaves_it(reader: Reader) -> None:
-    """``cocoon-devkit up`` brings the CRDs and the namespace of the Lease."""
+    """``cocoon-devkit up`` brings the CRDs and the namespace of the Lease, which nobody held before."""
     reader.cluster.apply_crds(checkout.CRDS)
     reader.cluster.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}})
+    reader.cluster.kubectl("delete", "leases", "--all", "--namespace", LEASE_NAMESPACE)
 
 
 def test_w48_the_tutorial(reader: Reader, shell: Shell, tmp_path: Path) -> None:
