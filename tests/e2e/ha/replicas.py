@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ class Home:
     folder: Path
     registry: str
     since: int
+    _bindings: list[str] = field(default_factory=list)
 
     @property
     def lease_path(self) -> str:
@@ -64,29 +65,39 @@ class Home:
         return OperatorProcess(kubeconfig, self.folder, options, name=name)
 
     def _grant(self, name: str) -> None:
-        """Bind the chart's own rules: its ClusterRole as it is, its Role for the Lease in this namespace."""
-        kubectl = self.cluster.kubectl
-        role = json.loads(kubectl("get", "role", NAME, "-n", NAMESPACE, "-o", "json").stdout)
+        """Bind what the chart binds to its own account: ClusterRoles as they are, Roles as copies in this namespace."""
+        self.cluster.kubectl("create", "serviceaccount", name, "-n", self.namespace)
+        account = f"--serviceaccount={self.namespace}:{name}"
+        for role in self._bound("clusterrolebinding"):
+            binding = f"{self.namespace}-{name}-{role}"
+            self.cluster.kubectl("create", "clusterrolebinding", binding, f"--clusterrole={role}", account)
+            self._bindings.append(binding)
+        for role in self._bound("rolebinding"):
+            self._copy_role(role)
+            self.cluster.kubectl(
+                "create", "rolebinding", f"{name}-{role}", "-n", self.namespace, f"--role={role}", account
+            )
+
+    def _bound(self, kind: str) -> list[str]:
+        """The names of the roles that the chart's account has by bindings of this kind."""
+        found = json.loads(self.cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "json").stdout)["items"]
+        account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
+        return [each["roleRef"]["name"] for each in found if account in each.get("subjects", [])]
+
+    def _copy_role(self, name: str) -> None:
+        role = json.loads(self.cluster.kubectl("get", "role", name, "-n", NAMESPACE, "-o", "json").stdout)
         copy = {
             "apiVersion": role["apiVersion"],
             "kind": "Role",
-            "metadata": {"name": NAME, "namespace": self.namespace},
+            "metadata": {"name": name, "namespace": self.namespace},
             "rules": role["rules"],
         }
-        kubectl("apply", "-f", "-", stdin=json.dumps(copy))
-        kubectl("create", "serviceaccount", name, "-n", self.namespace)
-        account = f"--serviceaccount={self.namespace}:{name}"
-        kubectl("create", "rolebinding", name, "-n", self.namespace, f"--role={NAME}", account)
-        kubectl("create", "clusterrolebinding", self._binding(name), f"--clusterrole={NAME}", account)
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(copy))
 
     def close(self) -> None:
         """Remove what is not in the namespace."""
-        self.cluster.kubectl(
-            "delete", "clusterrolebinding", *map(self._binding, ("first", "second")), "--ignore-not-found"
-        )
-
-    def _binding(self, name: str) -> str:
-        return f"{self.namespace}-{name}"
+        if self._bindings:
+            self.cluster.kubectl("delete", "clusterrolebinding", *self._bindings)
 
 
 class Team:

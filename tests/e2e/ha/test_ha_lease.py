@@ -5,60 +5,23 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import pytest
 
 from cocoon_devkit.operatorprocess import OperatorProcess
-from cocoon_devkit.rawapi import Api, Obj
-from cocoon_operator.api import keys
+from cocoon_devkit.rawapi import Api
 from tests.e2e.ha.conftest import NewHome
+from tests.e2e.ha.holder import FOREIGN, FOREIGN_SECONDS, ForeignHolder
 from tests.e2e.ha.reigns import Reigns
 from tests.e2e.ha.replicas import PERIODS, TAKEN_OVER, Home, Team
 from tests.e2e.ha.valve import Valve
 from tests.e2e.operator.seat import Seat, Surroundings
 
-FOREIGN_SECONDS: Final = 2
 RENEWALS: Final = 12
 RENEW_EVERY: Final = 0.3
 """Seconds; all renewals together outlast the foreign Lease almost twice."""
-
-
-@dataclass
-class ForeignHolder:
-    """Who holds the Lease of a home, on a clock of its own; such as the Go operator on another machine."""
-
-    api: Api
-    home: Home
-    ahead: timedelta
-    lease: Obj
-
-    @classmethod
-    def take(cls, api: Api, home: Home, ahead: timedelta) -> ForeignHolder:
-        holder = cls(api, home, ahead, {})
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": keys.LEASE_NAME},
-            "spec": {
-                "holderIdentity": "elsewhere_1",
-                "leaseDurationSeconds": FOREIGN_SECONDS,
-                "acquireTime": holder._now(),
-                "renewTime": holder._now(),
-                "leaseTransitions": 7,
-            },
-        }
-        holder.lease = api.call("POST", home.lease_path.rpartition("/")[0], body)
-        return holder
-
-    def renew(self) -> None:
-        self.lease["spec"]["renewTime"] = self._now()
-        self.lease = self.api.call("PUT", self.home.lease_path, self.lease)
-
-    def _now(self) -> str:
-        return (datetime.now(UTC) + self.ahead).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def test_a_holder_is_judged_by_its_renewals_whatever_its_clock_says(
@@ -74,7 +37,7 @@ def test_a_holder_is_judged_by_its_renewals_whatever_its_clock_says(
         for replica in replicas:
             replica.start(wait=False)
         for replica in replicas:
-            wait_says(replica, "elsewhere_1 leads")
+            wait_says(replica, f"{FOREIGN} leads")
         for _ in range(RENEWALS):
             for holder in holders:
                 holder.renew()
@@ -89,7 +52,7 @@ def test_a_holder_is_judged_by_its_renewals_whatever_its_clock_says(
         terms = Reigns(holder.home, holder.home.since).terms
         taken = next(number for number, term in enumerate(terms) if term.user == holder.home.user("first"))
         assert terms[taken].received - terms[taken - 1].answered >= timedelta(seconds=FOREIGN_SECONDS)
-        assert terms[taken - 1].holder == "elsewhere_1"
+        assert terms[taken - 1].holder == FOREIGN
 
 
 @pytest.fixture(scope="module")
