@@ -13,6 +13,7 @@ from cocoon_operator.api.names import vm_name_of_pod
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, tags
 from cocoon_operator.reconcile.hibernation.machine import ACTIVE, HIBERNATED, Seen, going_to_sleep
+from cocoon_operator.reconcile.members import members_of
 from cocoon_operator.reconcile.run import Run
 from cocoon_operator.reconcile.settling import status_follows
 from cocoon_operator.reconcile.steps.surplus import is_surplus
@@ -91,8 +92,16 @@ def _awake(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen
     if run.set.spec is not None and (run.spec.suspend or (pod is not None and is_surplus(run, pod))):
         return Seen.SUSPENDED
     if pod is None:
-        return Seen.ABSENT
+        return _absent(run, vm_name)
     return Seen.AWAKE if facts.read(pod) is facts.Fact.AWAKE and vm_name not in run.records else Seen.MOVING
+
+
+def _absent(run: Run, vm_name: str) -> Seen:
+    """Without a pod: for good once the VM is neither in the spec nor among the names whose tags the set keeps."""
+    if run.set.spec is None or vm_name in run.own_names:
+        return Seen.ABSENT
+    wanted = any(member.vm_name == vm_name for member in members_of(run.set, run.spec))
+    return Seen.ABSENT if wanted else Seen.GONE
 
 
 def _why_not_awake(run: Run) -> str:
