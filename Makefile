@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Two processes, each with a cluster of its own, since most tests wait. One where they would have to share a cluster.
+WORKERS ?= $(if $(KUBECONFIG)$(shell command -v docker 2>/dev/null),0,2)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,13 +59,13 @@ audit: setup ## Ask for known vulnerabilities of the pinned packages, where the 
 	@$(BIN)/python -m cocoon_devkit.advisories
 
 test: verify tools ## Everything: verify, unit tests, tests on a real control plane
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
 
 test-unit: setup ## Only the tests that need no cluster (seconds)
-	@$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
 test-e2e: tools ## Only the tests on a real control plane
-	@$(BIN)/python -m pytest tests/e2e $(PYTEST_ARGS)
+	@$(PYTEST) tests/e2e $(PYTEST_ARGS)
 
 soak: setup ## Let the machines of the unit tests run twenty times longer, on new histories (minutes)
 	@COCOON_SOAK=20 $(BIN)/python -m pytest tests/unit/reconcile/test_machine.py tests/unit/reconcile/test_machine_roles.py tests/unit/reconcile/test_machine_hibernation.py --timeout=7200
