@@ -62,7 +62,9 @@ def is_asleep(pod: Pod, target: Hibernation) -> bool:
 
 async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
     if pod is None:
-        return await _saved(run, target, vm_name, Seen.GONE) if vm_name in run.records else Seen.ABSENT
+        # The Go operator's word that it is saved is all the record that its set has (design 4.4, "Swap-safe").
+        told = target.phase == HIBERNATED and target.vm_name == vm_name
+        return await _saved(run, target, vm_name, Seen.GONE) if told or vm_name in run.records else Seen.ABSENT
     if is_asleep(pod, target) and not status_follows(run, pod):
         return await _saved(run, target, vm_name, Seen.MOVING)
     return Seen.MOVING
