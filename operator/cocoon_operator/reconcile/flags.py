@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Done, Refused
-from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, stalled, tags
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.run import Run
 
 
@@ -32,12 +32,8 @@ def _seen_by_agent(pod: Pod) -> bool:
 
 
 async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:
-    try:
+    with apart(run):
         await run.annotate(pod, changes)
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
 
 
 async def _settled(run: Run, pod: Pod) -> bool:

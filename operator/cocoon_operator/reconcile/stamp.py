@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from cocoon_operator.api.errors import ConflictError, KubeError
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.run import Run
 
 
 async def stamp(run: Run) -> None:
     """Stamp what is left, each pod on its own: one that vanished does not stop the others (W-52)."""
     for pod in run.live:
-        try:
+        with apart(run):
             await run.annotate(pod, {})
-        except ConflictError as error:
-            run.errors.append(error)
-        except KubeError as error:
-            run.fail(error)

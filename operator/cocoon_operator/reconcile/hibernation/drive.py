@@ -5,9 +5,12 @@ They run under the set's key. What they ask for is done by the set's own steps; 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from cocoon_operator.api import keys
-from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
+from cocoon_operator.api.errors import NotFoundError
 from cocoon_operator.api.hibernation import Hibernation
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.hibernation import report
 from cocoon_operator.reconcile.hibernation.holds import spec_error
 from cocoon_operator.reconcile.hibernation.look import Sight, look
@@ -41,14 +44,11 @@ async def write(run: Run, sights: dict[str, Sight]) -> None:
         target = run.hibernations[name]
         if target.deleting:
             continue
-        try:
-            await _write(run, target, sights.get(name))
-        except NotFoundError:
-            run.hibernations.pop(name)
-        except ConflictError as error:
-            run.errors.append(error)
-        except KubeError as error:
-            run.fail(error)
+        with apart(run):
+            try:
+                await _write(run, target, sights.get(name))
+            except NotFoundError:
+                run.hibernations.pop(name)
 
 
 async def _write(run: Run, target: Hibernation, sight: Sight | None) -> None:
@@ -79,17 +79,9 @@ async def _write(run: Run, target: Hibernation, sight: Sight | None) -> None:
 
 
 async def _set_finalizers(run: Run, target: Hibernation, finalizers: list[str]) -> None:
-    try:
+    with apart(run), suppress(NotFoundError):
         after = await run.ctx.cluster.patch_hibernation(target, finalizers=finalizers)
-    except NotFoundError:
-        return
-    except ConflictError as error:
-        run.errors.append(error)
-        return
-    except KubeError as error:
-        run.fail(error)
-        return
-    run.hibernations[target.name] = after
-    decider = run.deciders.get(after.pod_name)
-    if decider is not None and decider.uid == after.uid:
-        run.deciders[after.pod_name] = after
+        run.hibernations[target.name] = after
+        decider = run.deciders.get(after.pod_name)
+        if decider is not None and decider.uid == after.uid:
+            run.deciders[after.pod_name] = after

@@ -36,6 +36,7 @@ from cocoon_operator.reconcile.hibernation.machine import (
     going_to_sleep,
     turns,
 )
+from cocoon_operator.reconcile.tags import RegistryUnreachableError
 from cocoon_operator.reconcile.view import Outcome
 
 _LOOK_AGAIN: Final = 5.0
@@ -197,10 +198,6 @@ async def _drop(run: _Pass, vm_name: str) -> WriteAnswer:
             f"{vm_name} is not the name that is computed from pod {run.target.namespace}/{run.target.pod_name}"
         )
     return await run.ctx.registry.drop(vm_name, keys.TAG_HIBERNATE)
-
-
-class RegistryUnreachableError(Exception):
-    """The registry did not answer; nothing was decided from that."""
 
 
 async def _write(run: _Pass, verdict: Verdict, sight: Sight) -> None:

@@ -9,6 +9,7 @@ from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, records, tags
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.run import Next, Run
 
 
@@ -35,16 +36,12 @@ async def release(run: Run, digests: Mapping[str, str]) -> Next:
 
 async def _release(run: Run, pod: Pod) -> None:
     """Delete exactly the pod that the gate saw: a VM that woke since makes the precondition fail."""
-    try:
+    with apart(run):
         flagged = await _keep_cache(run, pod)
         if flagged is not None and _still(run, flagged) and await run.delete(flagged):
             run.ctx.measures.count(
                 "slot_release_pods_deleted_total", namespace=run.set.namespace, cocoonset=run.set.name
             )
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
 
 
 def _still(run: Run, pod: Pod) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Done, Present, Unknown
 from cocoon_operator.api.enums import LifecycleState, Role, SetPhase
-from cocoon_operator.api.errors import ConflictError, KubeError
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, kept, sweep, tags
+from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.drift import drifted
 from cocoon_operator.reconcile.facts import Fact
 from cocoon_operator.reconcile.members import main_member, member_of, members_of
@@ -55,17 +55,13 @@ def _in_progress(run: Run) -> SnapshotState:
 
 async def _clear(run: Run, pod: Pod) -> Next:
     """Clear one flag. A sleeping VM's only with its tag present: the agent drops its local copy when it finds none."""
-    try:
+    with apart(run):
         if pod.managed and not facts.has_vm(pod) and pod.spec.node_name and not pod.dead_letter:
             if not await _safe_to_clear(run, pod):
                 return Next.GO_ON
             if facts.read(pod) in (Fact.ASLEEP, Fact.LOST) and _edited(run, pod):
                 return await _make_again(run, pod)
         await run.annotate(pod, _CLEARED, guarded=True)
-    except ConflictError as error:
-        run.errors.append(error)
-    except KubeError as error:
-        run.fail(error)
     return Next.GO_ON
 
 
