@@ -16,6 +16,8 @@ _FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)[^>]+src=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//"""
     r"""|url\(["']?(?:https?:)?//|@import"""
 )
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_FLAT = re.compile(r"^ {1,3}(?:[*-]|\d+\.) .*", re.MULTILINE)
 
 
 def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -41,6 +43,13 @@ def test_the_site_is_whole_and_fetches_nothing(project: Path) -> None:
         assert _FETCHED.search(page.read_text("utf-8")) is None, page
     home = (project / "site" / "index.html").read_text("utf-8")
     assert 'href="https://github.com/cocoonstack/cocoon-operator/blob/main/charts/cocoon-operator/README.md"' in home
+
+
+def test_a_list_in_a_list_is_indented_as_far_as_mkdocs_asks_for() -> None:
+    """Code hosts are content with two columns; from fewer than four, mkdocs makes one flat list."""
+    for page in (checkout.ROOT / "docs").rglob("*.md"):
+        text = _FENCED.sub("", page.read_text("utf-8"))
+        assert _FLAT.findall(text) == [], page
 
 
 @pytest.mark.parametrize(
