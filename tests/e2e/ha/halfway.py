@@ -41,6 +41,7 @@ class Halfway:
     def __init__(self, seats: Callable[[str], Seat]) -> None:
         self.seats = {name: seats(name) for name in HELD_AT}
         self._before: dict[str, str] = {}
+        self._target = ""
         self._journal = 0
 
     def prepare(self) -> None:
@@ -75,7 +76,8 @@ class Halfway:
             self.seats[name].edit(suspend=True)
         for name in ("unsuspended", "waking"):
             self.seats[name].edit(suspend=False)
-        self.seats["moving"].edit(nodeName=other_node(self.seats["moving"].node))
+        self._target = other_node(self.seats["moving"].node)
+        self.seats["moving"].edit(nodeName=self._target)
         self.seats["booting"].create()
 
     def end(self) -> None:
@@ -88,6 +90,7 @@ class Halfway:
             self.seats[name].until_running()
             self.seats[name].check_memory()
             assert keys.TAG_HIBERNATE not in self.seats[name].tags(), name
+        assert self.seats["moving"].node == self._target
         for name in ("retain", "unsuspended"):
             assert _uid(self.seats[name]) == self._before[name], name
 

@@ -26,7 +26,7 @@ class Reigns:
     """What the replicas of one Lease did since a mark of the audit log."""
 
     def __init__(self, home: Home, since: int) -> None:
-        events = [event for event in home.cluster.audit_events(since) if event.is_write]
+        self._events = home.cluster.audit_events(since)
         # Whoever writes right after the mark holds the Lease since before it.
         ever = [event for event in home.cluster.audit_events(home.since) if event.is_write]
         users = {home.user(name) for name in ("first", "second")}
@@ -39,7 +39,9 @@ class Reigns:
             and event.verb in {"create", "update"}
             and event.response_status.code < 300
         ]
-        self.writes = [event for event in events if event.user.username in users and not _is_lease(event)]
+        self.writes = [
+            event for event in self._events if event.is_write and event.user.username in users and not _is_lease(event)
+        ]
 
     def by(self, user: str) -> list[AuditEvent]:
         """One replica's writes to anything but the Lease, refused ones too."""
@@ -75,6 +77,17 @@ class Reigns:
         ]
         assert times, f"{user} wrote nothing"
         return min(times)
+
+    def lists(self, user: str, start: datetime, end: datetime) -> list[str]:
+        """Which kinds a replica listed in all namespaces, in a time."""
+        return [
+            event.object_ref.resource
+            for event in self._events
+            if event.verb == "list"
+            and event.user.username == user
+            and not event.object_ref.namespace
+            and start <= received(event) <= end
+        ]
 
     def _held_at(self, moment: datetime) -> Term | None:
         """The youngest write of the Lease that was on its way, or done, at a moment."""

@@ -50,9 +50,11 @@ def test_killed_in_the_middle_of_everything_its_follower_ends_it(team: Team, sea
     reigns = Reigns(team.home, mark)
     reigns.prove()
     halfway.check_costs(reigns.writes)
+    taken, written = reigns.taking(follower), reigns.first_write_after(follower, killed)
+    assert reigns.lists(follower, killed, written) == [], "its caches were warm"
     tell(
-        f"leader killed, Lease of {LEASE_SECONDS:.0f} s: taken after {seconds(killed, reigns.taking(follower).answered)}, "
-        f"first write of its follower after {seconds(killed, reigns.first_write_after(follower, killed))}"
+        f"leader killed, Lease of {LEASE_SECONDS:.0f} s: taken after {seconds(killed, taken.answered)}, "
+        f"first write of its follower after {seconds(killed, written)}"
     )
 
 

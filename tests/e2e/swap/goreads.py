@@ -198,7 +198,7 @@ def _same_resources(pod: Obj, spec: Obj) -> bool:
     return all(_amount(has.get(name)) == _amount(wants.get(name)) for has, wants in sides for name in ("cpu", "memory"))
 
 
-_UNITS: Final = {
+_UNITS: Final[dict[str, int | Decimal]] = {
     "": 1,
     "m": Decimal("0.001"),
     "k": 10**3,
