@@ -11,6 +11,7 @@ labels:
 {{- define "cocoon-operator.monitor.endpoint" -}}
 port: metrics
 path: /metrics
+honorLabels: true
 {{- with .interval }}
 interval: {{ . }}
 {{- end }}

@@ -69,6 +69,7 @@ def _endpoint() -> Schema:
     return _object(
         port=_TEXT,
         path=_TEXT,
+        honorLabels={"type": "boolean"},
         interval=_DURATION,
         scrapeTimeout=_DURATION,
         relabelings=_list(relabeling),

@@ -385,13 +385,14 @@ def test_a_monitor_finds_what_has_the_port(offline: Chart, value: str, kind: str
     assert endpoint == {
         "port": "metrics",
         "path": "/metrics",
+        "honorLabels": True,
         **{name: settings[name] for name in ("interval", "scrapeTimeout", "relabelings", "metricRelabelings")},
     }
     found = the(objects, "Service") if kind == "ServiceMonitor" else the(objects, "Deployment")["spec"]["template"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= found["metadata"]["labels"].items()
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": [NAMESPACE]}
     [plain] = the(offline.render({**VALUES, value: {"enabled": True}}), kind)["spec"][endpoints]
-    assert plain == {"port": "metrics", "path": "/metrics"}
+    assert plain == {"port": "metrics", "path": "/metrics", "honorLabels": True}
 
 
 def test_the_service_leads_to_the_pods_and_not_to_the_one_of_helm_test(offline: Chart) -> None:
