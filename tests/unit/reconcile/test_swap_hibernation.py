@@ -110,7 +110,7 @@ def wakes_what_never_slept(scene: Scene) -> Steps:
 def turns_round_asleep(scene: Scene) -> Steps:
     scene.up()
     hibernation(scene.world, scene.pod)
-    yield from islice(scene.go.runs(), 6)
+    scene.drain(islice(scene.go.runs(), 6))
     wants(scene.world, "Wake", scene.pod)
     yield "user"
     yield from scene.go.runs()
@@ -119,7 +119,7 @@ def turns_round_asleep(scene: Scene) -> Steps:
 def turns_round_awake(scene: Scene) -> Steps:
     scene.held()
     wants(scene.world, "Wake", scene.pod)
-    yield from islice(scene.go.runs(), 4)
+    scene.drain(islice(scene.go.runs(), 4))
     wants(scene.world, "Hibernate", scene.pod)
     yield "user"
     yield from scene.go.runs()
@@ -468,7 +468,6 @@ async def test_a_tag_that_lies_behind_a_vm_of_no_set_is_left_to_its_next_sleep()
         check_vm(scene)
 
 
-@pytest.mark.scenario("S307")
 async def test_w45_a_flag_that_a_younger_one_left_on_a_pod_of_no_set_stays_until_the_older_one_is_asked() -> None:
     """An ``Active`` one is inert (W-20); what the younger one put to sleep meanwhile is saved, and woken when asked for."""
     for scene, stop in stops(two_fight_the_other_way, "solo"):
