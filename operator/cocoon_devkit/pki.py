@@ -1,4 +1,4 @@
-"""Keys and certificates for servers of one day on 127.0.0.1."""
+"""Keys and certificates for servers of one day on 127.0.0.1, and for their clients."""
 
 from __future__ import annotations
 
@@ -50,6 +50,26 @@ def issue_server_identity(folder: Path) -> ServerIdentity:
     _write_certificate(identity.authority, authority, authority_key)
     _write_certificate(identity.certificate, server, authority_key)
     _write_key(identity.key, server_key)
+    return identity
+
+
+@dataclass(frozen=True)
+class ClientIdentity:
+    """Files of a client's certificate, which is its own authority, and of its key."""
+
+    certificate: Path
+    key: Path
+
+
+def issue_client_identity(folder: Path, name: str) -> ClientIdentity:
+    """A fresh certificate by which a client is known as ``name``."""
+    identity = ClientIdentity(folder / "client.crt", folder / "client.key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _builder(_name(name), _name(name), key.public_key()).add_extension(
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+    )
+    _write_certificate(identity.certificate, certificate, key)
+    _write_key(identity.key, key)
     return identity
 
 

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from cocoon_operator.clients.registry.failures import CredentialsError
 from cocoon_operator.clients.registry.reference import InvalidRegistryError, RegistryAddress, parse_registry
+from cocoon_operator.clients.registry.tls import ClientCertificate
 from cocoon_operator.settingvalues import (
     Address,
     parse_address,
     parse_boolean,
     parse_duration,
     parse_endpoint,
+    parse_file,
     parse_integer,
     parse_namespace,
     show_duration,
@@ -36,6 +39,8 @@ class Config:
     """
 
     registry: RegistryAddress
+    registry_client_cert: str
+    registry_client_key: str
     metrics: Address | None
     probes: Address | None
     leader_elect: bool
@@ -108,6 +113,10 @@ _SETTINGS: Final = {
         "KUBECONFIG", "--kubeconfig", "", "cluster to use; without one: the one we run in, else ~/.kube/config"
     ),
     "registry": _Setting("OCI_REGISTRY", "", "", "host[:port][/path] of the snapshots, without a scheme; required"),
+    "registry_client_cert": _Setting(
+        "REGISTRY_CLIENT_CERT", "", "", "file with the certificate (PEM) for a registry that asks for one"
+    ),
+    "registry_client_key": _Setting("REGISTRY_CLIENT_KEY", "", "", "file with its key (PEM, without a password)"),
     "log_level": _Setting("OPERATOR_LOG_LEVEL", "", "info", "debug, info, warn or error"),
     "log_format": _Setting("LOG_FORMAT", "", "text", "text or json"),
     "tag_collection_timeout": _Setting(
@@ -165,6 +174,8 @@ def load(flags: Mapping[str, str | None], env: Mapping[str, str]) -> Config:
     read = _Reader(flags, env)
     config = Config(
         registry=read.value("registry", parse_registry),
+        registry_client_cert=read.value("registry_client_cert", parse_file),
+        registry_client_key=read.value("registry_client_key", parse_file),
         metrics=read.value("metrics", parse_address),
         probes=read.value("probes", parse_address),
         leader_elect=read.lenient("leader_elect", parse_boolean),
@@ -188,6 +199,7 @@ def load(flags: Mapping[str, str | None], env: Mapping[str, str]) -> Config:
         ignored=tuple(read.ignored),
     )
     _check_ranges(config)
+    _check_client_certificate(config)
     return config
 
 
@@ -275,6 +287,18 @@ def _check_ranges(config: Config) -> None:
         raise ConfigError("RESYNC_INTERVAL must be at least 1s")
     if config.registry_timeout < 1:
         raise ConfigError("REGISTRY_TIMEOUT must be at least 1s")
+
+
+def _check_client_certificate(config: Config) -> None:
+    certificate, key = config.registry_client_cert, config.registry_client_key
+    if bool(certificate) != bool(key):
+        missing = "REGISTRY_CLIENT_KEY" if certificate else "REGISTRY_CLIENT_CERT"
+        raise ConfigError(f"{missing} must be set too: a client certificate and its key go together")
+    if certificate:
+        try:
+            ClientCertificate(certificate, key).tls()
+        except CredentialsError as error:
+            raise ConfigError(f"REGISTRY_CLIENT_CERT, REGISTRY_CLIENT_KEY: {error}") from None
 
 
 def _check_lease(config: Config) -> None:

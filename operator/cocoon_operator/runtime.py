@@ -17,6 +17,7 @@ from cocoon_operator.clients.kubernetes.client import Limits as RequestLimits
 from cocoon_operator.clients.kubernetes.connection import Connection
 from cocoon_operator.clients.registry.client import RegistryClient
 from cocoon_operator.clients.registry.patience import Patience
+from cocoon_operator.clients.registry.tls import ClientCertificate
 from cocoon_operator.config import Config
 from cocoon_operator.engine.clock import SystemClock
 from cocoon_operator.engine.engine import Engine, EngineSettings, Ports
@@ -49,6 +50,7 @@ class Runtime:
             config.registry,
             patience=Patience(total=config.registry_timeout, attempt=min(4.0, config.registry_timeout)),
             on_request=self._registry_request,
+            client_certificate=_client_certificate(config),
         )
         self.engine = Engine(
             self._client,
@@ -125,6 +127,12 @@ class Runtime:
                 wake=timedelta(seconds=self.config.wake_timeout),
             ),
         )
+
+
+def _client_certificate(config: Config) -> ClientCertificate | None:
+    if not config.registry_client_cert:
+        return None
+    return ClientCertificate(config.registry_client_cert, config.registry_client_key)
 
 
 class _ObservedReconciler(Reconciler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -52,6 +53,16 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text!r} is no duration: write for example 90s, 10m or 1h30m")
     return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parse_file(text: str) -> str:
+    """Take the path of a file that can be read, or nothing."""
+    if text:
+        try:
+            Path(text).open("rb").close()
+        except OSError as error:
+            raise ValueError(f"write the path of a file that can be read ({error.strerror})") from None
+    return text
 
 
 def show_duration(seconds: float) -> str:

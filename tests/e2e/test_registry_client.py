@@ -27,7 +27,7 @@ from cocoon_devkit.scratch import RECORDS, Scratch
 from cocoon_operator.api.answers import Absent, Done, Present, Refused, Unknown
 from cocoon_operator.clients.registry import Patience, RegistryAddress, RegistryClient, parse_registry
 from cocoon_operator.clients.registry.credentials import DockerKeychain
-from cocoon_operator.clients.registry.transport import default_tls
+from cocoon_operator.clients.registry.tls import default_tls
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_CONFIG = "application/vnd.cocoonstack.snapshot.config.v1+json"

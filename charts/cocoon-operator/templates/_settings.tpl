@@ -24,6 +24,10 @@ DOCKER_CONFIG: {{ $files }}/registry
 {{- if .Values.registryCA.configMap }}
 SSL_CERT_FILE: {{ $files }}/registry-ca/ca.crt
 {{- end }}
+{{- if .Values.registryClientCert.secret }}
+REGISTRY_CLIENT_CERT: {{ $files }}/registry-client-cert/tls.crt
+REGISTRY_CLIENT_KEY: {{ $files }}/registry-client-cert/tls.key
+{{- end }}
 {{- if .Values.google.credentialsSecret }}
 GOOGLE_APPLICATION_CREDENTIALS: {{ $files }}/google/key.json
 {{- end }}
@@ -50,6 +54,16 @@ Its files: one volume a file, of a Secret or a ConfigMap of the user.
       - key: {{ .key | quote }}
         path: ca.crt
 {{- end }}
+{{- end }}
+{{- with .Values.registryClientCert.secret }}
+- name: registry-client-cert
+  secret:
+    secretName: {{ . | quote }}
+    items:
+      - key: tls.crt
+        path: tls.crt
+      - key: tls.key
+        path: tls.key
 {{- end }}
 {{- with .Values.google }}
 {{- if .credentialsSecret }}

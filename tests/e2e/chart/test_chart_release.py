@@ -153,6 +153,7 @@ def test_its_pods_are_admitted_where_pod_security_is_restricted(bare_cluster: Co
         **VALUES,
         "registryCredentialsSecret": "snapshots-login",
         "registryCA": {"configMap": "authorities"},
+        "registryClientCert": {"secret": "snapshots-identity"},
         "google": {"credentialsSecret": "google-key"},
     }
     said = release.install(everything)

@@ -92,7 +92,8 @@ def test_its_values_are_by_default_what_the_operator_does_by_default(offline: Ch
 
 
 def test_every_setting_of_the_operator_has_a_value(offline: Chart) -> None:
-    variables = variables_of(offline.render({**VALUES, "watchNamespace": "team-a"}))
+    values = {**VALUES, "watchNamespace": "team-a", "registryClientCert": {"secret": "snapshots-identity"}}
+    variables = variables_of(offline.render(values))
     assert {each.env for each in config._SETTINGS.values()} == {*variables, *NO_VALUE}
 
 
@@ -137,6 +138,7 @@ def test_files_for_the_registry_are_mounted_where_their_variables_say(offline: C
         **VALUES,
         "registryCredentialsSecret": "snapshots-login",
         "registryCA": {"configMap": "authorities", "key": "bundle.pem"},
+        "registryClientCert": {"secret": "snapshots-identity"},
         "google": {"credentialsSecret": "google-key", "credentialsKey": "sa.json"},
     }
     objects = offline.render(values)
@@ -145,6 +147,8 @@ def test_files_for_the_registry_are_mounted_where_their_variables_say(offline: C
     assert all(each["readOnly"] for each in container_of(objects)["volumeMounts"])
     assert variables["DOCKER_CONFIG"] == folders["registry"]
     assert variables["SSL_CERT_FILE"] == f"{folders['registry-ca']}/ca.crt"
+    assert variables["REGISTRY_CLIENT_CERT"] == f"{folders['registry-client-cert']}/tls.crt"
+    assert variables["REGISTRY_CLIENT_KEY"] == f"{folders['registry-client-cert']}/tls.key"
     assert variables["GOOGLE_APPLICATION_CREDENTIALS"] == f"{folders['google']}/key.json"
     assert {each.pop("name"): each for each in pod["volumes"]} == {
         "registry": {
@@ -154,6 +158,12 @@ def test_files_for_the_registry_are_mounted_where_their_variables_say(offline: C
             }
         },
         "registry-ca": {"configMap": {"name": "authorities", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}},
+        "registry-client-cert": {
+            "secret": {
+                "secretName": "snapshots-identity",
+                "items": [{"key": "tls.crt", "path": "tls.crt"}, {"key": "tls.key", "path": "tls.key"}],
+            }
+        },
         "google": {"secret": {"secretName": "google-key", "items": [{"key": "sa.json", "path": "key.json"}]}},
     }
 

@@ -27,6 +27,7 @@ EVERYTHING: Obj = {
     "registry": "registry.example.com:5000/cocoon",
     "registryCredentialsSecret": "snapshots-login",
     "registryCA": {"configMap": "authorities"},
+    "registryClientCert": {"secret": "snapshots-identity"},
     "google": {"credentialsSecret": "google-key"},
     "image": {"digest": f"sha256:{'0' * 64}"},
     "imagePullSecrets": [{"name": "pull"}],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cocoon_devkit import checkout
+from cocoon_devkit.pki import issue_client_identity
 from cocoon_operator import app
 from cocoon_operator import config as configuration
 from cocoon_operator.config import Config, ConfigError, effective, load
@@ -254,6 +256,36 @@ def test_a_collector_that_is_none_is_refused_and_a_login_in_it_is_not_repeated(t
 def test_a_collector_is_taken_and_none_is_the_default() -> None:
     assert config().trace_endpoint == ""
     assert config(OTEL_EXPORTER_OTLP_ENDPOINT="https://c.example:4318").trace_endpoint == "https://c.example:4318"
+
+
+def test_a_client_certificate_and_its_key_go_together(tmp_path: Path) -> None:
+    identity = issue_client_identity(tmp_path, "operator")
+    certificate, key = str(identity.certificate), str(identity.key)
+    found = config(REGISTRY_CLIENT_CERT=certificate, REGISTRY_CLIENT_KEY=key)
+    assert (found.registry_client_cert, found.registry_client_key) == (certificate, key)
+    assert (config().registry_client_cert, config().registry_client_key) == ("", "")
+    with pytest.raises(ConfigError, match=r"^REGISTRY_CLIENT_KEY must be set too: "):
+        config(REGISTRY_CLIENT_CERT=certificate)
+    with pytest.raises(ConfigError, match=r"^REGISTRY_CLIENT_CERT must be set too: "):
+        config(REGISTRY_CLIENT_KEY=key)
+
+
+def test_a_client_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    identity = issue_client_identity(tmp_path / "ours", "operator")
+    other = issue_client_identity(tmp_path / "other", "other")
+    usable = {"REGISTRY_CLIENT_CERT": str(identity.certificate), "REGISTRY_CLIENT_KEY": str(identity.key)}
+    for name in usable:
+        nowhere = str(tmp_path / "nowhere.pem")
+        with pytest.raises(
+            ConfigError, match=f"^{name}={nowhere}: write the path of a file that can be read \\(No such"
+        ):
+            config(**{**usable, name: nowhere})
+        with pytest.raises(ConfigError, match=rf"^{name}={tmp_path}: .* \(Is a directory\)$"):
+            config(**{**usable, name: str(tmp_path)})
+    with pytest.raises(
+        ConfigError, match=r"^REGISTRY_CLIENT_CERT, REGISTRY_CLIENT_KEY: .* are not a certificate and its"
+    ):
+        config(**{**usable, "REGISTRY_CLIENT_KEY": str(other.key)})
 
 
 def test_a_registry_with_a_login_is_refused_and_the_login_not_repeated() -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from cocoon_operator.clients.registry import Patience, RegistryClient
 from cocoon_operator.clients.registry.credentials import DockerKeychain
-from cocoon_operator.clients.registry.transport import default_tls
+from cocoon_operator.clients.registry.tls import default_tls
 from tests.unit.registry.fake_registry import FakeRegistry
 
 TLS = default_tls()

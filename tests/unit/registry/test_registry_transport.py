@@ -16,7 +16,8 @@ from cocoon_devkit.pki import ServerIdentity, issue_server_identity
 from cocoon_operator.api.answers import Absent, Present, Unknown
 from cocoon_operator.clients.registry import RegistryAddress, RegistryClient
 from cocoon_operator.clients.registry.failures import NoAnswerError
-from cocoon_operator.clients.registry.transport import Transport, default_tls
+from cocoon_operator.clients.registry.tls import default_tls
+from cocoon_operator.clients.registry.transport import Transport
 from tests.unit.registry.fake_registry import FakeRegistry, answer, errors, manifest
 
 Connect = Callable[..., RegistryClient]

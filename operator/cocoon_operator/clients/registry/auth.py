@@ -97,7 +97,8 @@ class Authorizer:
             return self._known
 
     async def _shake_hands(self) -> Handshake:
-        *others, last = self._address.schemes
+        # Who configures a certificate expects TLS: another listener must not be shown the login instead.
+        *others, last = ("https",) if self._transport.identifies_itself else self._address.schemes
         for scheme in others:
             try:
                 return await self._greet(scheme)

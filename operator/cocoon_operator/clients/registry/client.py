@@ -30,6 +30,7 @@ from cocoon_operator.clients.registry.manifests import (
 )
 from cocoon_operator.clients.registry.patience import Patience
 from cocoon_operator.clients.registry.reference import RegistryAddress, is_digest, is_tag
+from cocoon_operator.clients.registry.tls import ClientCertificate
 from cocoon_operator.clients.registry.tokens import EVERYTHING, READ, TOKENS_KEPT, TokenCache
 from cocoon_operator.clients.registry.transport import Reply, RequestHook, Transport
 
@@ -44,7 +45,8 @@ class RegistryClient:
 
     ``on_request(kind, code, seconds)`` is told every HTTP request: kind ``handshake``, ``token``, ``probe`` (HEAD), ``inspect``
     (GET), ``drop`` (DELETE) or ``copy`` (PUT), code the HTTP status or a word (see :class:`Transport`). ``env`` is the
-    environment for proxies and, without a ``keychain``, for credentials. ``clock`` is monotonic, in seconds.
+    environment for proxies and, without a ``keychain``, for credentials. ``clock`` is monotonic, in seconds. With a
+    ``client_certificate``, nothing is asked without TLS.
     """
 
     def __init__(
@@ -55,13 +57,20 @@ class RegistryClient:
         patience: Patience | None = None,
         on_request: RequestHook | None = None,
         tls: ssl.SSLContext | None = None,
+        client_certificate: ClientCertificate | None = None,
         env: Mapping[str, str] | None = None,
         tokens_kept: int = TOKENS_KEPT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
         self._patience = patience or Patience()
-        self._transport = Transport(attempt=self._patience.attempt, on_request=on_request, tls=tls, env=env)
+        self._transport = Transport(
+            attempt=self._patience.attempt,
+            on_request=on_request,
+            tls=tls,
+            client_certificate=client_certificate,
+            env=env,
+        )
         self._tokens = TokenCache(self._transport, limit=tokens_kept, clock=clock)
         keychain = keychain or Keychains(GoogleKeychain(), DockerKeychain(env, clock=clock))
         self._auth = Authorizer(address, keychain, self._tokens, self._transport)

@@ -136,7 +136,7 @@ class DockerKeychain:
 
     def _current(self) -> _Config:
         path = config_path(self._env)
-        seen = _fingerprint(path)
+        seen = fingerprint(path)
         if seen != self._seen:
             self._config = _Config() if path is None else read_config(path)
             self._answers.clear()
@@ -244,8 +244,11 @@ def _keys(host: str, repository: str) -> Iterator[str]:
     yield host
 
 
-def _fingerprint(path: Path | None) -> tuple[object, ...]:
-    """Return what differs when the file is another: a mounted Secret is swapped as a whole, with a new inode."""
+def fingerprint(path: Path | None) -> tuple[object, ...]:
+    """Return what differs when the file is another: a mounted Secret is swapped as a whole, with a new inode.
+
+    Raises :class:`CredentialsError` when it cannot be looked at.
+    """
     if path is None:
         return (None,)
     try:

@@ -21,6 +21,7 @@ from yarl import URL
 
 from cocoon_operator.clients.registry.failures import NoAnswerError, RegistryError
 from cocoon_operator.clients.registry.proxies import proxy_for
+from cocoon_operator.clients.registry.tls import ClientCertificate, default_tls
 
 CONNECTIONS_PER_HOST: Final = 32
 MANIFEST_LIMIT: Final = 4 * 1024 * 1024
@@ -60,7 +61,8 @@ class Transport:
     """A lazily opened session. ``attempt`` bounds one request in seconds, waiting for a free connection included.
 
     ``on_request(kind, code, seconds)`` is called once for every request that was tried; ``code`` is the status or the kind of
-    a :class:`NoAnswerError`, or ``cancelled`` where the time of the whole question ran out first.
+    a :class:`NoAnswerError`, or ``cancelled`` where the time of the whole question ran out first. A ``client_certificate``
+    brings TLS settings of its own, in place of ``tls``.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Transport:
         attempt: float,
         on_request: RequestHook | None = None,
         tls: ssl.SSLContext | None = None,
+        client_certificate: ClientCertificate | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._attempt = attempt
         self._on_request = on_request
         self._tls = tls
+        self._client_certificate = client_certificate
         self._env = os.environ if env is None else env
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
@@ -89,15 +93,17 @@ class Transport:
     ) -> Reply:
         """Send one request and read its answer. Redirects are answers: credentials never follow one.
 
-        Raises :class:`NoAnswerError`, and :class:`RegistryError` for an answer that is too large to be one or packed.
+        Raises :class:`NoAnswerError`, :class:`RegistryError` for an answer that is too large to be one or packed, and
+        :class:`CredentialsError` without a request where the client certificate cannot be used.
         """
         if self._closed:
             raise RegistryError("the registry client is closed")
+        tls = self._current_tls()
         code: int | str = "cancelled"
         limit = MANIFEST_LIMIT if kind == "inspect" else ANSWER_LIMIT
         started = time.monotonic()
         try:
-            reply = await self._exchange(method, url, headers or {}, body, limit)
+            reply = await self._exchange(method, url, headers or {}, body, limit, tls=tls)
             code = reply.status
         except (aiohttp.ClientError, OSError, ValueError) as error:
             code, reason = _describe(error, url, self._attempt)
@@ -118,6 +124,8 @@ class Transport:
         headers: Mapping[str, str],
         body: bytes | Sequence[tuple[str, str]] | None,
         limit: int,
+        *,
+        tls: ssl.SSLContext,
     ) -> Reply:
         data = body if body is None or isinstance(body, bytes) else aiohttp.FormData(body)
         async with self._open().request(
@@ -126,16 +134,29 @@ class Transport:
             headers=headers,
             data=data,
             allow_redirects=False,
+            # A connection is used again with the settings it was made with only: none outlives a change of the certificate.
+            ssl=tls,
             proxy=proxy_for(url, self._env),
             timeout=aiohttp.ClientTimeout(total=self._attempt),
         ) as response:
             return Reply(response.status, response.headers, await _read(response, limit))
 
+    @property
+    def identifies_itself(self) -> bool:
+        """Whether the registry is shown a client certificate."""
+        return self._client_certificate is not None
+
+    def _current_tls(self) -> ssl.SSLContext:
+        if self._client_certificate is not None:
+            return self._client_certificate.tls()
+        if self._tls is None:
+            self._tls = default_tls()
+        return self._tls
+
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            tls = self._tls or default_tls()
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=tls, limit=0, limit_per_host=CONNECTIONS_PER_HOST),
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=CONNECTIONS_PER_HOST),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "cocoon-operator", "Accept-Encoding": "identity"},
                 middlewares=(_never_send_again,),
@@ -150,13 +171,6 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-
-def default_tls() -> ssl.SSLContext:
-    """Return TLS settings: verified certificates, TLS 1.2 or newer (S322)."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
