@@ -50,10 +50,8 @@ class Count:
 
 
 async def everybody(world: World, pod: str) -> None:
-    """A set with all roles, and the pod of no set where it is meant."""
-    await roles_up(world, 1, [RUN_BOX])
-    if pod == "solo":
-        await solo(world)
+    """A set with all roles, or the pod of no set where that is meant."""
+    await (solo(world) if pod == "solo" else roles_up(world, 1, [RUN_BOX]))
 
 
 async def asleep(world: World, pod: str) -> None:

@@ -378,6 +378,49 @@ async def test_the_last_one_wakes_the_vm(world: World, pod: str) -> None:
     assert (world.memory(f"vk-ns-{pod}"), world.tag(f"vk-ns-{pod}")) == (["work"], None)
 
 
+@pytest.mark.scenario("S302")
+async def test_one_that_takes_a_wake_over_drops_the_tag_behind_it(world: World) -> None:
+    """The older one goes in the moment in which the VM is awake and its tag still there."""
+    await solo_held(world)
+    wants(world, "Wake", "solo")
+    await world.run()
+    world.agent.run()
+    assert (phase(world, "solo"), world.memory(SOLO)) == ("Waking", ["work"])
+    ends(world, "solo")
+    hibernation(world, "second", pod="solo", desire="Wake")
+    await rest(world)
+    assert gone(world, "solo")
+    assert (phase(world, "second"), world.tag(SOLO)) == ("Active", None)
+
+
+@pytest.mark.scenario("S302")
+async def test_an_inert_one_takes_nothing_over(world: World) -> None:
+    """It was ``Active`` before the other came, in the same second; so the other one ends what it began."""
+    await solo_held(world)
+    hibernation(world, "inert", pod="solo", desire="Wake", phase="Active")
+    ends(world, "solo")
+    await rest(world)
+    assert gone(world, "solo")
+    assert (world.memory(SOLO), world.tag(SOLO)) == (["work"], None)
+
+
+@pytest.mark.scenario("S302")
+@pytest.mark.parametrize("other", ["Pending", "Active"])
+async def test_without_a_pod_the_last_one_collects_the_tag(world: World, other: str) -> None:
+    await solo_held(world)
+    world.delete_pod("solo")
+    hibernation(world, "second", pod="solo", desire="Wake", phase=other)
+    ends(world, "solo")
+    await world.run()
+    assert gone(world, "solo")
+    assert world.tag(SOLO) is not None
+    says(world, {"vmName": SOLO}, "second")
+    ends(world, "second")
+    await world.run()
+    assert gone(world, "second")
+    assert world.tag(SOLO) is None
+
+
 @PODS
 @pytest.mark.scenario("S304")
 async def test_one_that_is_going_itself_holds_nothing(world: World, pod: str) -> None:

@@ -31,6 +31,7 @@ from tests.unit.reconcile.staging import (
     hibernation,
     rest,
     running_status,
+    saved,
     up,
     vm,
 )
@@ -92,9 +93,20 @@ async def test_a_vm_that_is_awake_is_active_at_once(world: World, pod: str) -> N
     await world.run()
     assert phase(world, pod) == "Active"
     assert world.writes(mark) == [f"patch hibernation/{pod}", f"patch/status hibernation/{pod}"]
-    assert asked(world, requests) == []
+    # Behind the VM of a set there is no tag; of a pod of no set nobody knows.
+    assert asked(world, requests) == ([f"DELETE {SOLO}:hibernate"] if pod == "solo" else [])
     assert samples(world) == []
     assert told(world, pod) == [("Normal", "WokenActive", f"pod ns/{pod} is running")]
+
+
+@pytest.mark.scenario("S295")
+async def test_of_no_set_a_tag_that_somebody_left_behind_the_vm_is_dropped(world: World) -> None:
+    """The next restart of the pod would bring the old memory back."""
+    await solo(world)
+    saved(world, SOLO, memory=["old"])
+    hibernation(world, "solo", desire="Wake")
+    await rest(world)
+    assert (phase(world, "solo"), world.memory(SOLO), world.tag(SOLO)) == ("Active", ["work"], None)
 
 
 @PODS

@@ -21,7 +21,7 @@ from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts
 from cocoon_operator.reconcile.context import Context
 from cocoon_operator.reconcile.hibernation import report
-from cocoon_operator.reconcile.hibernation.holds import deciders, spec_error
+from cocoon_operator.reconcile.hibernation.holds import deciders, holds, spec_error
 from cocoon_operator.reconcile.hibernation.look import Sight, is_asleep
 from cocoon_operator.reconcile.hibernation.machine import (
     ACTIVE,
@@ -164,9 +164,7 @@ async def _wake(run: _Pass, pod: Pod) -> Seen:
         return Seen.MOVING
     if facts.read(pod) is not facts.Fact.AWAKE:
         return Seen.MOVING
-    if run.target.phase in ("", PENDING):
-        # Never put to sleep by this one: there is nothing to drop (S295).
-        return Seen.AWAKE
+    # Also by one that never put it to sleep: an earlier one, or a restore at the pod's creation, may have left a tag (S295).
     return Seen.AWAKE if await _dropped(run, pod) else Seen.MOVING
 
 
@@ -235,10 +233,13 @@ async def _let_go(run: _Pass) -> None:
 async def _settled(run: _Pass) -> bool:
     """Whether nothing is left to be done, or nothing that may be waited for any longer."""
     target = run.target
-    if not target.vm_name or _others_care(run):
+    others = _others(run)
+    if not target.vm_name or any(other.phase != ACTIVE or holds(other) for other in others):
         return True
     left = _deadline(run) - run.now
     pod = await run.ctx.cluster.get_pod(target.namespace, target.pod_name)
+    if pod is None and others:
+        return True
     done = await _released(run, pod)
     if done or left > timedelta():
         run.come_back(_LOOK_AGAIN)
@@ -251,15 +252,17 @@ async def _settled(run: _Pass) -> bool:
     return True
 
 
-def _others_care(run: _Pass) -> bool:
-    """Another living one on this pod or this VM: the tag is its business now (S302 to S304)."""
+def _others(run: _Pass) -> list[Hibernation]:
+    """Other living ones on this pod or this VM: flag and tag are their business now (S302 to S304), unless they are inert."""
     target = run.target
-    return any(
-        not other.deleting
+    return [
+        other
+        for other in run.others
+        if not other.deleting
+        and not spec_error(other)
         and other.uid != target.uid
         and (other.pod_name == target.pod_name or other.vm_name == target.vm_name)
-        for other in run.others
-    )
+    ]
 
 
 async def _released(run: _Pass, pod: Pod | None) -> bool:
