@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from cocoon_operator.api import keys, names
 from cocoon_operator.api.enums import SetPhase, ToolboxMode
+from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile.hibernation.holds import may_leave_a_tag
 from cocoon_operator.reconcile.members import main_member, vm_name_of
 from cocoon_operator.reconcile.objects import SetObject
 
@@ -143,13 +145,16 @@ def condition(target: SetObject, kind: str) -> Mapping[str, Any]:
     return {}
 
 
-def overtaken(target: SetObject, found: Mapping[str, Any]) -> bool:
-    """Whether a ``NoSnapshot`` is older than the status around it: the set was with the Go operator since.
+def overtaken(target: SetObject, found: Mapping[str, Any], hibernations: Iterable[Hibernation]) -> bool:
+    """Whether a ``NoSnapshot`` is older than what is around it: the set was with the Go operator since.
 
-    That one keeps conditions that it does not know as they are (contract 1.7), and leaves tags behind (W-17).
+    That one keeps conditions that it does not know as they are (contract 1.7), and leaves tags behind (W-17). It raises no
+    generation for a CocoonHibernation; but here one that sleeps, or wakes, is never beside a ``NoSnapshot``.
     """
     if (found.get("type"), found.get("reason")) != (SNAPSHOT_CURRENT, NO_SNAPSHOT):
         return False
+    if any(may_leave_a_tag(item) for item in hibernations):
+        return True
     said, now = found.get("observedGeneration"), target.status.get("observedGeneration")
     return isinstance(said, int) and isinstance(now, int) and said < now
 

@@ -19,7 +19,7 @@ from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import records
 from cocoon_operator.reconcile.context import Context
-from cocoon_operator.reconcile.hibernation.holds import deciders, holds
+from cocoon_operator.reconcile.hibernation.holds import deciders, holds, told_saved
 from cocoon_operator.reconcile.members import owned, vm_name_of
 from cocoon_operator.reconcile.objects import SetObject
 from cocoon_operator.reconcile.view import View
@@ -91,6 +91,11 @@ class Run:
         self.deciders = deciders(view.hibernations)
         self.holders = {pod: item.name for pod, item in self.deciders.items() if holds(item)}
         self.records: dict[str, str] = records.digests(target)
+        self.told = told_saved(view.hibernations) - {vm_name_of(target, pod) for pod in self.live}
+        """VM names without a pod that a CocoonHibernation calls saved: of a set that the Go operator made, that is all there is."""
+        self.records.update((name, "") for name in self.told - self.records.keys())
+        self.given_up: set[str] = set()
+        """VM names whose saved state the user gave up in this pass."""
         self.answers: dict[tuple[str, str], Answer] = {}
         self.begin()
 
@@ -149,7 +154,7 @@ class Run:
     def stored(self, kind: str) -> Mapping[str, Any]:
         """A condition as it is stored, unless another operator has made it untrue."""
         found = records.condition(self.set, kind)
-        return {} if records.overtaken(self.set, found) else found
+        return {} if records.overtaken(self.set, found, self.hibernations.values()) else found
 
     @property
     def stored_phase(self) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from cocoon_operator.api.enums import Desire
 from cocoon_operator.api.hibernation import Hibernation
-from cocoon_operator.reconcile.hibernation.machine import going_to_sleep
+from cocoon_operator.api.names import vm_name_of_pod
+from cocoon_operator.reconcile.hibernation.machine import FAILED, HIBERNATED, WAKING, going_to_sleep
 
 
 def deciders(hibernations: Iterable[Hibernation]) -> dict[str, Hibernation]:
@@ -30,3 +31,20 @@ def spec_error(target: Hibernation) -> str:
     if target.desire not in tuple(Desire):
         return f'unknown desire "{target.desire}"'
     return ""
+
+
+def told_saved(hibernations: Iterable[Hibernation]) -> frozenset[str]:
+    """The computed VM names that a living one calls saved; another name in its status is nobody's word (W-63)."""
+    return frozenset(
+        item.vm_name
+        for item in hibernations
+        if not item.deleting
+        and item.phase == HIBERNATED
+        and item.vm_name == vm_name_of_pod(item.namespace, item.pod_name)
+    )
+
+
+def may_leave_a_tag(target: Hibernation) -> bool:
+    """Whether its phase says that its VM sleeps, or that a wake was begun whose end would have dropped the tag."""
+    failed_to_wake = target.phase == FAILED and target.desire == Desire.WAKE and not spec_error(target)
+    return target.phase in (HIBERNATED, WAKING) or failed_to_wake

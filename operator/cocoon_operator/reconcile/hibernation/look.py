@@ -62,9 +62,11 @@ def is_asleep(pod: Pod, target: Hibernation) -> bool:
 
 async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
     if pod is None:
-        # The Go operator's word that it is saved is all the record that its set has (design 4.4, "Swap-safe").
-        told = target.phase == HIBERNATED and target.vm_name == vm_name
-        return await _saved(run, target, vm_name, Seen.GONE) if told or vm_name in run.records else Seen.ABSENT
+        if vm_name not in run.records:
+            return Seen.GONE if vm_name in run.given_up else Seen.ABSENT
+        # A word without a digest is all the record there is, so it is not taken back for a tag that is missing (rule 4).
+        only_told = vm_name in run.told and not run.records[vm_name]
+        return await _saved(run, target, vm_name, Seen.UNANSWERED if only_told else Seen.GONE)
     if is_asleep(pod, target) and not status_follows(run, pod):
         return await _saved(run, target, vm_name, Seen.MOVING)
     return Seen.MOVING

@@ -24,6 +24,7 @@ async def step(run: Run) -> Next:
         return Next.GO_ON
     run.snapshot = tags.state("False", tags.MOVING_ASIDE, wanted, "their snapshots are put aside before a fresh boot")
     run.phase = SetPhase.PENDING
+    run.given_up |= wanted
     for name in wanted:
         run.records.pop(name, None)
     if wanted - stored:

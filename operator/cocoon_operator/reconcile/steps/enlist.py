@@ -17,11 +17,21 @@ from cocoon_operator.reconcile.run import Next, Run
 async def step(run: Run) -> Next:
     """Add the finalizer by a patch of metadata alone: the user's spec is not rewritten (W-57)."""
     if keys.SET_FINALIZER in run.set.finalizers:
+        await _write_down(run)
         return Next.GO_ON
     listed = {*records.listed_names(run.set), *await _unclaimed(run)}
     changes = {keys.DELETE_VM_NAMES: records.names_text(listed)} if listed else {}
     await run.annotate_set(changes, finalizers=[*run.set.finalizers, keys.SET_FINALIZER])
     return Next.GO_ON
+
+
+async def _write_down(run: Run) -> None:
+    """A set of the Go operator has no list: names that only its status or a CocoonHibernation knows would go with the next one."""
+    if keys.DELETE_VM_NAMES in run.set.annotations or run.set.deleting:
+        return
+    known = run.own_names | run.told
+    if known - {run.vm_name(pod) for pod in run.live}:
+        await run.annotate_set({keys.DELETE_VM_NAMES: records.names_text(known)})
 
 
 async def _unclaimed(run: Run) -> list[str]:
