@@ -393,6 +393,23 @@ async def test_one_that_takes_a_wake_over_drops_the_tag_behind_it(world: World) 
     assert (phase(world, "second"), world.tag(SOLO)) == ("Active", None)
 
 
+@pytest.mark.scenario("S303", "S304")
+async def test_nothing_is_left_to_one_that_does_not_know_its_vm_yet(world: World) -> None:
+    """It could be deleted before it does, and would leave a VM asleep that nobody wakes."""
+    await solo_held(world)
+    hibernation(world, "second", pod="solo")
+    ends(world, "solo")
+    refuse(world, "patchstatus hibernation/second", UnavailableError("down"))
+    await world.run()
+    assert not gone(world, "solo")
+    assert world.tag(SOLO) is not None
+    ends(world, "second")
+    heal(world)
+    await rest(world)
+    assert (gone(world, "solo"), gone(world, "second")) == (True, True)
+    assert (world.memory(SOLO), world.tag(SOLO)) == (["work"], None)
+
+
 @pytest.mark.scenario("S302")
 async def test_an_inert_one_takes_nothing_over(world: World) -> None:
     """It was ``Active`` before the other came, in the same second; so the other one ends what it began."""

@@ -234,13 +234,15 @@ async def _settled(run: _Pass) -> bool:
     """Whether nothing is left to be done, or nothing that may be waited for any longer."""
     target = run.target
     others = _others(run)
-    if not target.vm_name or any(other.phase != ACTIVE or holds(other) for other in others):
+    heirs = [other for other in others if other.phase != ACTIVE or holds(other)]
+    if not target.vm_name or any(heir.vm_name for heir in heirs):
         return True
     left = _deadline(run) - run.now
     pod = await run.ctx.cluster.get_pod(target.namespace, target.pod_name)
     if pod is None and others:
         return True
-    done = await _released(run, pod)
+    # One that does not know its VM yet would forget it, should it be deleted next.
+    done = not heirs and await _released(run, pod)
     if done or left > timedelta():
         run.come_back(_LOOK_AGAIN)
         return done
@@ -253,7 +255,7 @@ async def _settled(run: _Pass) -> bool:
 
 
 def _others(run: _Pass) -> list[Hibernation]:
-    """Other living ones on this pod or this VM: flag and tag are their business now (S302 to S304), unless they are inert."""
+    """Other living ones on this pod or this VM: flag and tag become their business (S302 to S304), unless they are inert."""
     target = run.target
     return [
         other
