@@ -448,3 +448,32 @@ async def test_a_registry_that_is_down_for_the_whole_transition(world: World, po
     assert (world.phase, world.tag(name)) == ("Running", None)
     assert (world.memory(name) or [""])[-1] == f"work of {name}"
     assert gone(world, pod) if how == "delete" else phase(world, pod) == "Active"
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_a_boot_that_failed_is_nothing_that_could_be_saved(world: World, suspend: bool) -> None:
+    """Such as a fork whose source is asleep: no attempt after attempt, but ``Pending`` until there is a VM."""
+    await up(world)
+    world.agent.fail.add("boot")
+    world.edit(agent={"replicas": 1})
+    await world.run()
+    for _ in range(3):
+        world.agent.step("ns", "demo-1")
+    hibernation(world, "demo-1")
+    await world.run()
+    world.agent.run()
+    if suspend:
+        world.edit(suspend=True)
+    await rest(world)
+    message = "pod ns/demo-1 has no VM, and nothing is saved of one: boot failed"
+    assert ready(world, "demo-1") == ("False", "Pending", message)
+    events = len(world.recorder.events)
+    for _ in range(5):
+        world.clock.advance(300)
+        await world.run()
+    assert [event for event in world.recorder.events[events:] if event[0] == "demo-1"] == []
+    world.agent.fail.clear()
+    world.edit(suspend=False)
+    ends(world, "demo-1")
+    await rest(world)
+    assert world.phase == "Running"

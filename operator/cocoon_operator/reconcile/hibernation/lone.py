@@ -22,7 +22,7 @@ from cocoon_operator.reconcile import facts
 from cocoon_operator.reconcile.context import Context
 from cocoon_operator.reconcile.hibernation import report
 from cocoon_operator.reconcile.hibernation.holds import deciders, holds, spec_error
-from cocoon_operator.reconcile.hibernation.look import Sight, is_asleep
+from cocoon_operator.reconcile.hibernation.look import Sight, is_asleep, nothing_saved, without_tag
 from cocoon_operator.reconcile.hibernation.machine import (
     ACTIVE,
     FAILED,
@@ -131,7 +131,7 @@ async def _look(run: _Pass) -> Sight:
         return Sight(Seen.ABSENT, why=f"{where} has no vm.cocoonstack.io/name annotation yet")
     run.pod = pod
     seen = await _put_to_sleep(run, pod) if going_to_sleep(target) else await _wake(run, pod)
-    return Sight(seen, pod.vm_name)
+    return Sight(seen, pod.vm_name, nothing_saved(pod))
 
 
 async def _left_behind(run: _Pass) -> Seen:
@@ -154,7 +154,7 @@ async def _put_to_sleep(run: _Pass, pod: Pod) -> Seen:
     if isinstance(answer, Unknown):
         run.errors.append(RegistryUnreachableError(answer.reason))
         return Seen.UNANSWERED
-    return Seen.SAVED if isinstance(answer, Present) else Seen.MOVING
+    return Seen.SAVED if isinstance(answer, Present) else without_tag(pod)
 
 
 async def _wake(run: _Pass, pod: Pod) -> Seen:

@@ -46,7 +46,7 @@ async def look(run: Run, target: Hibernation) -> Sight:
     seen = await _asleep(run, target, pod, vm_name) if going_to_sleep(target) else _awake(run, target, pod, vm_name)
     if seen is Seen.SUSPENDED:
         return Sight(seen, vm_name, _why_not_awake(run))
-    return Sight(seen, vm_name, f"{where} not yet present")
+    return Sight(seen, vm_name, f"{where} not yet present" if pod is None else nothing_saved(pod))
 
 
 def is_asleep(pod: Pod, target: Hibernation) -> bool:
@@ -60,6 +60,16 @@ def is_asleep(pod: Pod, target: Hibernation) -> bool:
     return fits and (pod.lifecycle == LifecycleState.HIBERNATED or facts.read(pod) is facts.Fact.LOST)
 
 
+def without_tag(pod: Pod) -> Seen:
+    """What a pod without a VM is when there is no tag: a save that is not there yet, or a boot that failed, with nothing to save."""
+    return Seen.GONE if facts.read(pod) is facts.Fact.LOST else Seen.MOVING
+
+
+def nothing_saved(pod: Pod) -> str:
+    """The reason that goes with it."""
+    return f"pod {pod.namespace}/{pod.name} has no VM, and nothing is saved of one: {pod.lifecycle_message or pod.lifecycle}"
+
+
 async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
     if pod is None:
         if vm_name not in run.records:
@@ -68,7 +78,7 @@ async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) 
         only_told = vm_name in run.told and not run.records[vm_name]
         return await _saved(run, target, vm_name, Seen.UNANSWERED if only_told else Seen.GONE)
     if is_asleep(pod, target) and not status_follows(run, pod):
-        return await _saved(run, target, vm_name, Seen.MOVING)
+        return await _saved(run, target, vm_name, without_tag(pod))
     return Seen.MOVING
 
 
