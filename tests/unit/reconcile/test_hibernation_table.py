@@ -216,13 +216,13 @@ def test_of_several_the_oldest_that_lives_decides() -> None:
 # -- the design's own tables -------------------------------------------------------------------------------------------
 
 _SEEN = {
-    "overruled by an older one; neither pod nor tag left": {Seen.OVERRULED, Seen.GONE},
+    "overruled by an older one; neither VM nor tag there": {Seen.OVERRULED, Seen.GONE},
     "saved: asleep as asked, tag seen": {Seen.SAVED},
     "asleep, the registry does not say": {Seen.UNANSWERED},
     "asleep and not said, or anything in between": {Seen.MOVING, Seen.UNANSWERED},
     "no pod, or one without a VM": {Seen.ABSENT},
     "anything": None,
-    "overruled; the set is suspended, or gives the VM up; neither pod nor tag left": {
+    "overruled; the set is suspended, or gives the VM up; neither VM nor tag there": {
         Seen.OVERRULED,
         Seen.SUSPENDED,
         Seen.GONE,

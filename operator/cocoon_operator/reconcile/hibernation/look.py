@@ -61,7 +61,7 @@ def is_asleep(pod: Pod, target: Hibernation) -> bool:
 
 
 def without_tag(pod: Pod) -> Seen:
-    """What a pod without a VM is when there is no tag: a save that is not there yet, or a boot that failed, with nothing to save."""
+    """What a pod without a VM is when there is no tag: a save that is not there yet, or a boot that failed."""
     return Seen.GONE if facts.read(pod) is facts.Fact.LOST else Seen.MOVING
 
 

@@ -40,7 +40,7 @@ class Seen(Enum):
     ABSENT = auto()
     """No pod, or one without a VM."""
     GONE = auto()
-    """Neither a pod nor a tag is left of what was asleep."""
+    """Neither a VM nor a tag: of what was asleep nothing is left, or there never was one."""
 
 
 @dataclass(frozen=True, slots=True)
