@@ -186,6 +186,12 @@ class ModelClaims:
     cache: ModelCache
     complete: bool = True
 
+    def hibernations(self, vm_name: str) -> Sequence[Hibernation]:
+        found = [
+            hibernation_from_object(obj) for (kind, _, _), obj in self.cache.objects.items() if kind == "hibernation"
+        ]
+        return [item for item in found if names.vm_name_of_pod(item.namespace, item.pod_name) == vm_name]
+
     def claimants(self, vm_name: str) -> Sequence[SetObject]:
         sets = [set_from_object(obj) for (kind, _, _), obj in self.cache.objects.items() if kind == "set"]
         fitting = [s for s in sets if _can_have(s, vm_name)]

@@ -14,16 +14,25 @@ from cocoon_operator.reconcile.run import Run
 
 async def ask_for_sleep(run: Run, pods: Iterable[Pod]) -> frozenset[str]:
     """Stamp and flag in one patch a pod (W-35). Returns the VM names whose drop is still owed, which are not flagged."""
-    pending = tags.stored_names(run, tags.TAG_DROP_PENDING)
     owed: set[str] = set()
     for pod in pods:
         if pod.hibernate or stalled.waking(run, pod) or not _seen_by_agent(pod):
             await _try(run, pod, {})
-        elif run.vm_name(pod) not in pending or await _settled(run, pod):
+        elif not _behind(run, pod) or await _settled(run, pod):
             await _try(run, pod, {keys.HIBERNATE: "true"})
         else:
             owed.add(run.vm_name(pod))
     return frozenset(owed)
+
+
+def _behind(run: Run, pod: Pod) -> bool:
+    """Whether a drop of its tag may be on its way: one is owed, or its VM came up from a tag that the status still admits."""
+    vm_name = run.vm_name(pod)
+    if vm_name in tags.stored_names(run, tags.TAG_DROP_PENDING):
+        return True
+    if not pod.managed or facts.read(pod) is not facts.Fact.AWAKE:
+        return False
+    return vm_name in tags.scoped(run) or tags.stored(run).reason == tags.WAKE_IN_PROGRESS
 
 
 def _seen_by_agent(pod: Pod) -> bool:

@@ -71,6 +71,9 @@ def report(run: Run) -> None:
 
 
 def _report_tags(run: Run) -> None:
+    if run.snapshot is None and run.stored_phase and not run.stored(tags.CONDITION):
+        # A set of the Go operator counts as swept by having the condition.
+        return
     found = run.snapshot or tags.stored(run)
     if found.reason not in _OVER:
         return

@@ -125,6 +125,10 @@ class Claims(Protocol):
         """Return the sets that can have a VM of this name, oldest first (creation time, then UID)."""
         ...
 
+    def hibernations(self, vm_name: str) -> Sequence[Hibernation]:
+        """Return the CocoonHibernations, of any namespace, on pods whose computed VM name this is."""
+        ...
+
     @property
     def complete(self) -> bool:
         """Whether every namespace is watched; if not, nobody can say that a name is unclaimed."""

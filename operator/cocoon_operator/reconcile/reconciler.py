@@ -122,7 +122,7 @@ class Reconciler:
             kept.report(run)
             if not run.silent:
                 run.memory.told = run.holding
-                await status.write(run)
+                await status.write(run, now=drive.unstored(run, sights))
                 _forget_settled(run)
             await drive.write(run, sights)
             return

@@ -20,6 +20,8 @@ from cocoon_operator.reconcile.objects import SetObject
 
 SNAPSHOT_CURRENT: Final = "SnapshotCurrent"
 NO_SNAPSHOT: Final = "NoSnapshot"
+TAG_DROP_PENDING: Final = "TagDropPending"
+KEPT: Final = "KeptAsleep"
 WAKE_IN_PROGRESS: Final = "WakeInProgress"
 _SLOT: Final = re.compile(r"(0|[1-9][0-9]{0,9})\Z", re.ASCII)
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
@@ -145,15 +147,15 @@ def condition(target: SetObject, kind: str) -> Mapping[str, Any]:
     return {}
 
 
-def overtaken(target: SetObject, found: Mapping[str, Any], hibernations: Iterable[Hibernation]) -> bool:
-    """Whether a ``NoSnapshot`` is older than what is around it: the set was with the Go operator since.
+def overtaken(target: SetObject, found: Mapping[str, Any], hibernations: Iterable[Hibernation] = ()) -> bool:
+    """Whether a word on who can have a tag is older than what is around it: the set was with the Go operator since.
 
     That one keeps conditions that it does not know as they are (contract 1.7), and leaves tags behind (W-17). It raises no
     generation for a CocoonHibernation; but here one that sleeps, or wakes, is never beside a ``NoSnapshot``.
     """
-    if (found.get("type"), found.get("reason")) != (SNAPSHOT_CURRENT, NO_SNAPSHOT):
+    if found.get("type") != SNAPSHOT_CURRENT or found.get("reason") not in (NO_SNAPSHOT, KEPT, TAG_DROP_PENDING):
         return False
-    if any(may_leave_a_tag(item) for item in hibernations):
+    if found.get("reason") == NO_SNAPSHOT and any(may_leave_a_tag(item) for item in hibernations):
         return True
     said, now = found.get("observedGeneration"), target.status.get("observedGeneration")
     return isinstance(said, int) and isinstance(now, int) and said < now
@@ -163,7 +165,7 @@ def condition_names(target: SetObject, reason: str) -> frozenset[str]:
     """The VM names that the stored ``SnapshotCurrent`` lists before its colon, if it has this reason."""
     stored = condition(target, SNAPSHOT_CURRENT)
     head, colon, _ = str(stored.get("message", "")).partition(": ")
-    if stored.get("reason") != reason or not colon:
+    if stored.get("reason") != reason or not colon or overtaken(target, stored):
         return frozenset()
     return frozenset(name.strip() for name in head.split(",") if name.strip())
 

@@ -13,7 +13,7 @@ import msgspec
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Answer
 from cocoon_operator.api.cocoonset import CocoonSetSpec
-from cocoon_operator.api.enums import SetPhase
+from cocoon_operator.api.enums import Desire, SetPhase
 from cocoon_operator.api.errors import ConflictError, KubeError, NotFoundError
 from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.api.pod import Pod
@@ -92,7 +92,7 @@ class Run:
         self.holders = {pod: item.name for pod, item in self.deciders.items() if holds(item)}
         self.records: dict[str, str] = records.digests(target)
         self.told = told_saved(view.hibernations) - {vm_name_of(target, pod) for pod in self.live}
-        """VM names without a pod that a CocoonHibernation calls saved: of a set that the Go operator made, that is all there is."""
+        """VM names without a pod that a CocoonHibernation calls saved: all there is of a set that the Go operator made."""
         self.records.update((name, "") for name in self.told - self.records.keys())
         self.given_up: set[str] = set()
         """VM names whose saved state the user gave up in this pass."""
@@ -150,6 +150,11 @@ class Run:
     def held(self, pod_name: str) -> bool:
         """Whether a CocoonHibernation keeps this pod's VM asleep."""
         return pod_name in self.holders
+
+    def claimed(self, pod_name: str) -> bool:
+        """As :meth:`held`, or asked to sleep again while the wake before is still under way: it is nothing to be removed."""
+        decider = self.deciders.get(pod_name)
+        return self.held(pod_name) or (decider is not None and decider.desire == Desire.HIBERNATE)
 
     def stored(self, kind: str) -> Mapping[str, Any]:
         """A condition as it is stored, unless another operator has made it untrue."""

@@ -33,9 +33,14 @@ async def look(run: Run, pods: Sequence[Pod]) -> Next:
         if stage(run) == STUCK or (stage(run) == AGAIN and all(pod.hibernate for pod in pods)):
             run.stalled = ("False", "Resumed", "the node agent goes on")
         return Next.GO_ON
-    wait = _since(run) + LIMIT - run.now
+    since = _since(run, stuck)
+    wait = since + LIMIT - run.now
+    if wait > timedelta() and stage(run) == AGAIN:
+        # Those of before are being woken; this is another one's save, which has two minutes of its own.
+        run.come_back(wait.total_seconds())
+        return Next.GO_ON
     run.stalled = ("True", STUCK, f"{', '.join(pod.name for pod in stuck)}: the node agent does not go on")
-    if run.now - _since(run) < GRACE and not stage(run):
+    if run.now - since < GRACE and not stage(run):
         run.stalled = None
         run.come_back(GRACE.total_seconds())
     elif wait > timedelta():
@@ -76,9 +81,15 @@ def _stuck(pod: Pod) -> bool:
     return pod.lifecycle == LifecycleState.HIBERNATING
 
 
-def _since(run: Run) -> datetime:
+def _named(run: Run) -> frozenset[str]:
+    """The pods in the stored message: the clock is theirs."""
+    return frozenset(str(run.stored(CONDITION).get("message", "")).partition(": ")[0].split(", "))
+
+
+def _since(run: Run, stuck: Sequence[Pod]) -> datetime:
     stored = run.stored(CONDITION)
-    if stage(run) and isinstance(text := stored.get("lastTransitionTime"), str):
+    known = all(pod.name in _named(run) for pod in stuck)
+    if stage(run) and known and isinstance(text := stored.get("lastTransitionTime"), str):
         return conditions.moment(text)
     run.memory.stalled_at = run.memory.stalled_at or run.now
     return run.memory.stalled_at
@@ -97,7 +108,7 @@ async def _tags_seen(run: Run, stuck: Sequence[Pod]) -> bool:
         answer = await tags.probe(run, vm_name)
         if isinstance(answer, Present):
             continue
-        if vm_name not in run.records or await tags.put_back(run, vm_name) is None:
+        if not tags.proven(run, vm_name) or await tags.put_back(run, vm_name) is None:
             tags.report_missing(run, vm_name, run.records.get(vm_name, ""))
             return False
     return True
@@ -106,7 +117,7 @@ async def _tags_seen(run: Run, stuck: Sequence[Pod]) -> bool:
 async def _begin_again(run: Run, stuck: Sequence[Pod]) -> Next:
     run.memory.cleared_at.clear()
     run.stalled = ("True", AGAIN, f"{', '.join(pod.name for pod in stuck)}: woken, to be saved again")
-    if stage(run) != AGAIN:
+    if stage(run) != AGAIN or not all(pod.name in _named(run) for pod in stuck):
         run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
         run.event("Warning", "HibernationStalled", run.stalled[2])
         return Next.PERSIST

@@ -18,8 +18,8 @@ NO_SNAPSHOT = records.NO_SNAPSHOT
 SAVING = "Saving"
 SAVED = "Saved"
 WAKE_IN_PROGRESS = records.WAKE_IN_PROGRESS
-TAG_DROP_PENDING = "TagDropPending"
-KEPT = "KeptAsleep"
+TAG_DROP_PENDING = records.TAG_DROP_PENDING
+KEPT = records.KEPT
 MOVING_ASIDE = "MovingAside"
 REGISTRY_UNREACHABLE = "RegistryUnreachable"
 LOOK_AGAIN = 20.0
@@ -167,12 +167,24 @@ def why_not(answer: WriteAnswer) -> str:
 # -- putting back ------------------------------------------------------------------------------------------------------
 
 
+def proven(run: Run, vm_name: str) -> bool:
+    """Whether the digest on record is that of the VM's latest save: it was told as such, and the VM has not been awake since.
+
+    While a save is under way the digest can still be the one of before.
+    """
+    found = stored(run)
+    return found.status == "True" and (found.reason == SAVED or (found.reason == KEPT and vm_name in named(found)))
+
+
 async def put_back(run: Run, vm_name: str) -> Present | None:
     """A save is on record and its tag is absent: never a fresh boot (rule 4).
 
     The recorded digest is asked for; if it is still there, the same manifest is put under ``hibernate`` again. Otherwise the
     set is held with ``SnapshotMissing``, which a wrong OCI_REGISTRY would look like.
     """
+    if run.set.deleting:
+        # Its tags are being collected.
+        return None
     digest = run.records.get(vm_name, "")
     if digest and not rival(run, vm_name):
         answer = await ask(run, vm_name, digest)

@@ -69,7 +69,11 @@ async def _failed(run: Run, member: Member, pod: Pod) -> bool:
         case Fact.DEAD:
             return True
         case Fact.LOST if member.managed:
-            return member.vm_name not in run.records and isinstance(await tags.probe(run, member.vm_name), Absent)
+            absent = isinstance(await tags.probe(run, member.vm_name), Absent)
+            if absent and member.vm_name in run.records:
+                await tags.put_back(run, member.vm_name)
+                return False
+            return absent
         case Fact.LOST:
             return True
         case _:

@@ -43,7 +43,7 @@ TABLE: Final = {
     # One of the 3 sub-agents is kept; the two others go one after the other.
     "scale to 1": Cost(sets=3, statuses=1, patched=4, deleted=2, drop=2),
     "remove a toolbox": Cost(sets=2, statuses=1, patched=3, deleted=1, drop=1),
-    "migrate": Cost(statuses=4, patched=3, created=1, deleted=1, get=1, head=1, drop=1),
+    "migrate": Cost(statuses=4, patched=3, created=1, deleted=1, get=1, head=1, drop=2),
     # The names of sub-agents and of toolboxes are claimed by the step that makes them.
     "scale to 3 and a toolbox": Cost(sets=2, statuses=2, patched=3, created=3, get=3),
     "delete": Cost(sets=1, deleted=6, drop=5),

@@ -10,6 +10,7 @@ from contextlib import suppress
 from cocoon_operator.api import keys
 from cocoon_operator.api.errors import NotFoundError
 from cocoon_operator.api.hibernation import Hibernation
+from cocoon_operator.reconcile import records
 from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.hibernation import report
 from cocoon_operator.reconcile.hibernation.holds import spec_error
@@ -36,6 +37,13 @@ async def observe(run: Run) -> dict[str, Sight]:
     """Look at each VM after the set's steps and before the set's status, which has to store the digests first (I5)."""
     living = [run.hibernations[name] for name in sorted(run.driven) if not run.hibernations[name].deleting]
     return {target.name: await look(run, target) for target in living if not spec_error(target)}
+
+
+def unstored(run: Run, sights: dict[str, Sight]) -> bool:
+    """Whether a save was seen whose digest the set's status does not have yet: it stands before ``Hibernated`` (I5)."""
+    known = records.digests(run.set)
+    saved = [sight.vm_name for sight in sights.values() if sight.seen is Seen.SAVED]
+    return any(known.get(name) != run.records.get(name) for name in saved)
 
 
 async def write(run: Run, sights: dict[str, Sight]) -> None:

@@ -191,7 +191,11 @@ async def _dropped(run: _Pass, pod: Pod) -> bool:
 
 
 async def _drop(run: _Pass, vm_name: str) -> WriteAnswer:
-    if vm_name != run.computed or run.ctx.claims.claimants(vm_name):
+    claims = run.ctx.claims
+    namesakes = [item for item in claims.hibernations(vm_name) if item.namespace != run.target.namespace]
+    if run.pod is None and (namesakes or not claims.complete):
+        return Refused(f"{vm_name} can be the name of a VM in another namespace")
+    if vm_name != run.computed or claims.claimants(vm_name):
         return Refused(
             f"{vm_name} is not the name that is computed from pod {run.target.namespace}/{run.target.pod_name}"
         )
@@ -238,7 +242,7 @@ async def _settled(run: _Pass) -> bool:
     if not target.vm_name or any(heir.vm_name for heir in heirs):
         return True
     left = _deadline(run) - run.now
-    pod = await run.ctx.cluster.get_pod(target.namespace, target.pod_name)
+    run.pod = pod = await run.ctx.cluster.get_pod(target.namespace, target.pod_name)
     if pod is None and others:
         return True
     # One that does not know its VM yet would forget it, should it be deleted next.

@@ -88,7 +88,7 @@ async def _saved(run: Run, target: Hibernation, vm_name: str, otherwise: Seen) -
     if known and run.now - run.memory.looked_at.setdefault(vm_name, run.now) < LOOK_AGAIN:
         return Seen.SAVED
     answer = await tags.probe(run, vm_name)
-    if isinstance(answer, Absent) and vm_name in run.records:
+    if isinstance(answer, Absent) and (target.phase == HIBERNATED or tags.proven(run, vm_name)):
         answer = await tags.put_back(run, vm_name) or answer
     if isinstance(answer, Unknown):
         return Seen.UNANSWERED

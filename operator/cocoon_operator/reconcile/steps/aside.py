@@ -8,10 +8,11 @@ for a snapshot that went missing.
 from __future__ import annotations
 
 from cocoon_operator.api import keys
+from cocoon_operator.api.answers import Present
 from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.reconcile import history, records, tags
 from cocoon_operator.reconcile.drift import other_machine
-from cocoon_operator.reconcile.facts import Fact, read
+from cocoon_operator.reconcile.facts import Fact, has_vm, read
 from cocoon_operator.reconcile.members import main_member, member_of, members_of
 from cocoon_operator.reconcile.run import Next, Run
 
@@ -19,6 +20,7 @@ from cocoon_operator.reconcile.run import Next, Run
 async def step(run: Run) -> Next:
     """Move what has to be moved; pods of these VMs go, and records of them no longer count."""
     stored = tags.stored_names(run, tags.MOVING_ASIDE) & _possible(run)
+    stored -= await _overtaken(run, stored)
     wanted = stored if run.spec.suspend else stored | await _asked_for(run) | _other_machines(run)
     if not wanted:
         return Next.GO_ON
@@ -32,6 +34,20 @@ async def step(run: Run) -> Next:
     if not await _moved(run, wanted):
         return Next.STOP
     return await _finish(run, wanted)
+
+
+async def _overtaken(run: Run, stored: frozenset[str]) -> frozenset[str]:
+    """Names that nobody asks for any more: a VM that lives by now, or sleeps with its tag where it was and fits the spec."""
+    found: set[str] = set()
+    for pod in run.live:
+        name, member = run.vm_name(pod), member_of(run.set, run.spec, pod)
+        if member is None or name not in stored - set(records.fresh_names(run.set)):
+            continue
+        if has_vm(pod) or (
+            not other_machine(pod, run.spec, member) and isinstance(await tags.probe(run, name), Present)
+        ):
+            found.add(name)
+    return frozenset(found)
 
 
 def _possible(run: Run) -> frozenset[str]:

@@ -26,7 +26,7 @@ async def step(run: Run) -> Next:
 
 
 async def _write_down(run: Run) -> None:
-    """A set of the Go operator has no list: names that only its status or a CocoonHibernation knows would go with the next one."""
+    """A set of the Go operator has no list: what only its status or a CocoonHibernation names would be forgotten."""
     if keys.DELETE_VM_NAMES in run.set.annotations or run.set.deleting:
         return
     known = run.own_names | run.told

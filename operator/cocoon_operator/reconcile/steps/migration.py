@@ -48,8 +48,10 @@ async def _move(run: Run, main: Pod) -> Next:
         run.detail = f"waiting for {vm_name} to be saved ({main.lifecycle_message or main.lifecycle})"
         return Next.STOP
     answer = await tags.probe(run, vm_name)
-    if isinstance(answer, Absent):
+    if isinstance(answer, Absent) and tags.proven(run, vm_name):
         answer = await tags.put_back(run, vm_name) or answer
+    elif isinstance(answer, Absent):
+        tags.report_missing(run, vm_name, "")
     if not isinstance(answer, Present):
         return Next.STOP
     run.snapshot = tags.state("True", tags.SAVED)

@@ -23,10 +23,10 @@ async def step(run: Run) -> Next:
     """Remove surplus pods in ascending order, then what is left of them."""
     surplus = [pod for pod in run.live if is_surplus(run, pod)]
     for pod in surplus:
-        if run.held(pod.name):
-            holder = run.holders[pod.name]
+        if run.claimed(pod.name):
+            holder = run.deciders[pod.name].name
             run.find("HeldByHibernation", f"{pod.name} is not removed: CocoonHibernation {holder} holds its VM")
-    going = [pod for pod in surplus if not run.held(pod.name)]
+    going = [pod for pod in surplus if not run.claimed(pod.name)]
     await _write_down(run, going)
     for pod in sorted(going, key=_order):
         with apart(run):
@@ -113,7 +113,8 @@ def _report(run: Run, left: Mapping[str, str], wanted: Collection[str]) -> None:
     found = run.snapshot or tags.stored(run)
     if found.reason in (tags.NO_SNAPSHOT, tags.TAG_DROP_PENDING, tags.KEPT):
         owed = tags.named(found) if found.reason == tags.TAG_DROP_PENDING else frozenset()
-        run.snapshot = kept.resting(run, owed.union(left), why=why)
+        waking = tags.named(found) - kept.held_names(run) if found.reason == tags.KEPT else frozenset()
+        run.snapshot = kept.resting(run, owed.union(left), waking, why=why)
     for name in left.keys() & wanted:
         run.find(tags.TAG_DROP_PENDING, f"{name} is made again when the tags of the one before are gone: {left[name]}")
     known = run.stored(tags.CONDITION).get("reason") == tags.TAG_DROP_PENDING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Present
@@ -16,13 +17,17 @@ from cocoon_operator.reconcile.run import Next, Run
 from cocoon_operator.reconcile.settling import status_follows
 from cocoon_operator.reconcile.steps import main, release
 
+_UNDER_WAY: Final = "saves are under way"
+
 
 async def step(run: Run) -> Next:
     """Put the set to sleep. Nothing is scaled, drift-checked or made here, but a main agent that was never saved."""
     if not run.spec.suspend:
         return Next.GO_ON
     run.phase = SetPhase.SUSPENDING
-    run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
+    run.snapshot = (
+        tags.state("True", tags.SAVED) if _sleeps_on(run) else tags.state("False", tags.SAVING, why=_UNDER_WAY)
+    )
     if run.main is None and _main_intent(run) is Intent.ASLEEP:
         return await main.create(run)
     if not run.live:
@@ -34,7 +39,8 @@ async def step(run: Run) -> Next:
     if gate.waiting or run.errors:
         if owed:
             why = "a drop of their tags was not answered; not put to sleep before one is"
-            run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed, why)
+            unflagged = tags.scoped(run) - {run.vm_name(pod) for pod in run.live if pod.hibernate}
+            run.snapshot = tags.state("False", tags.TAG_DROP_PENDING, owed | unflagged, why)
         run.detail = gate.text()
         return Next.STOP
     run.records.update(gate.digests)
@@ -43,6 +49,12 @@ async def step(run: Run) -> Next:
     run.phase = SetPhase.SUSPENDED
     run.snapshot = tags.state("True", tags.SAVED)
     return Next.STOP
+
+
+def _sleeps_on(run: Run) -> bool:
+    """An edit of a set that is asleep: nothing wakes, so what was proven of its saves stays proven."""
+    saved = tags.stored(run).reason == tags.SAVED and bool(run.live)
+    return saved and all(pod.hibernate and facts.read(pod) is facts.Fact.ASLEEP for pod in run.live if pod.managed)
 
 
 def _main_intent(run: Run) -> Intent:
@@ -161,7 +173,7 @@ async def _saved(run: Run, pod: Pod, vm_name: str) -> Present | None:
     if isinstance(answer, Present):
         run.memory.saved[pod.uid] = (run.set.generation, answer.digest)
         return answer
-    if isinstance(answer, Absent) and vm_name in run.records:
+    if isinstance(answer, Absent) and tags.proven(run, vm_name):
         return await tags.put_back(run, vm_name)
     if isinstance(answer, Absent):
         tags.report_missing(run, vm_name, "")
@@ -171,7 +183,8 @@ async def _saved(run: Run, pod: Pod, vm_name: str) -> Present | None:
 def _seen_before(run: Run) -> bool:
     """Whether the gate was passed in this very generation: a run for another reason asks the registry nothing."""
     stored = run.stored(tags.CONDITION)
-    return stored.get("reason") == tags.SAVED and run.set.status.get("observedGeneration") == run.set.generation
+    asleep = run.stored_phase == SetPhase.SUSPENDED and stored.get("reason") == tags.SAVED
+    return asleep and run.set.status.get("observedGeneration") == run.set.generation
 
 
 def _doing(pod: Pod) -> str:

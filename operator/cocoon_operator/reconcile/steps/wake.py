@@ -131,9 +131,8 @@ async def _settle(run: Run) -> None:
     if main is not None and not asleep:
         run.phase = _phase(run, main)
     owed: dict[str, str] = {}
-    # A migration puts main to sleep and nobody else.
-    slept = [main] if run.stored_phase == SetPhase.MIGRATING else run.live
-    waking = [pod for pod in slept if pod and _wakes(run, pod) and not await _settled(run, pod, owed)]
+    # All of them in a migration too: what a CocoonHibernation has let go meanwhile is not named any more.
+    waking = [pod for pod in run.live if _wakes(run, pod) and not await _settled(run, pod, owed)]
     if not asleep and (main is None or main in waking):
         if main is not None:
             _report_no_capacity(run, main)
@@ -215,7 +214,7 @@ async def _finish(run: Run, owed: dict[str, str], waking: Collection[str] = ()) 
 
 
 def _conclude(run: Run, owed: dict[str, str], waking: Collection[str]) -> None:
-    for name in owed:
+    for name in owed.keys() - set(waking):
         run.records.pop(name, None)
     why = next(iter(owed.values()), "")
     run.snapshot = kept.resting(run, owed, waking, why=why)
