@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cocoon_operator.api import keys
+from tests.model.judged import JudgedWorld
 from tests.model.world import World
 from tests.unit.reconcile.holders import ends, gone, held, phase, ready, wants
 from tests.unit.reconcile.moves import node
@@ -18,6 +19,7 @@ from tests.unit.reconcile.staging import (
     annotations_of,
     asleep,
     hibernation,
+    look,
     milestones,
     orphan,
     pods,
@@ -477,3 +479,39 @@ async def test_a_boot_that_failed_is_nothing_that_could_be_saved(world: World, s
     ends(world, "demo-1")
     await rest(world)
     assert world.phase == "Running"
+
+
+async def test_a_sub_agent_sleeps_however_long_the_move_of_main_takes(world: World) -> None:
+    await roles_up(world, 1)
+    world.agent.fail.add("push")
+    world.edit(nodeName="node-b")
+    await rest(world)
+    assert (world.phase, annotations_of(world)[keys.LIFECYCLE_STATE]) == ("Migrating", "failed")
+    hibernation(world, "demo-1")
+    await world.run()
+    assert annotations_of(world, "demo-1")[keys.HIBERNATE] == "true"
+    world.agent.fail.clear()
+    await rest(world)
+    assert (world.phase, node(world), phase(world, "demo-1")) == ("Scaling", "node-b", "Hibernated")
+    assert world.memory() == ["work of vk-ns-demo-0"]
+
+
+@pytest.mark.parametrize("how", ["wake", "delete"])
+async def test_a_sub_agent_that_is_let_go_in_the_middle_of_a_move(how: str) -> None:
+    for steps in range(30):
+        world = JudgedWorld()
+        await roles_up(world, 1)
+        hibernation(world, "demo-1")
+        await rest(world)
+        world.edit(nodeName="node-b")
+        over = await restless(world, steps)
+        await let_go(world, how, "demo-1")
+        look(world)
+        assert (world.phase, node(world)) == ("Running", "node-b"), steps
+        assert [repo for repo, tag in world.registry.tags if tag == "hibernate"] == [], steps
+        assert (world.memory(vm(1)) or [""])[-1] == f"work of {vm(1)}", steps
+        assert world.memory() == [f"work of {VM}"], steps
+        assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot", steps
+        if over:
+            return
+    raise AssertionError("the move does not end")

@@ -13,11 +13,13 @@ from cocoon_operator.reconcile.steps.migration import moving
 
 async def step(run: Run) -> Next:
     """Flag what is asked to sleep. A set that is suspended does that itself, for all of its VMs."""
-    if run.spec.suspend or moving(run):
+    if run.spec.suspend:
         return Next.GO_ON
     held = [pod for pod in run.live if run.held(pod.name) and pod.managed and not pod.dead_letter]
     sleeping = {pod.name: pod for pod in run.live if pod.hibernate} | {pod.name: pod for pod in held}
-    if (sleeping or stalled.stage(run)) and await stalled.look(run, list(sleeping.values())) is Next.PERSIST:
+    # While main is saved for a move, the clock of a stalled save is its own.
+    watched = (sleeping or stalled.stage(run)) and not moving(run)
+    if watched and await stalled.look(run, list(sleeping.values())) is Next.PERSIST:
         run.snapshot = _needed(run, sleeping.values())
         return Next.PERSIST
     asked = [pod for pod in held if _begun(run, pod.name) and facts.read(pod) is not facts.Fact.DEAD]
