@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 # Two processes, each with a cluster of its own, since most tests wait. One where they would have to share a cluster.
-WORKERS ?= $(if $(KUBECONFIG)$(shell command -v docker 2>/dev/null),0,2)
+WORKERS ?= $(if $(KUBECONFIG)$(shell docker info >/dev/null 2>&1 && echo docker),0,2)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 VENV := .venv
