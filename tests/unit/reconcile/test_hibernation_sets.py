@@ -178,20 +178,48 @@ async def test_an_edit_meets_the_vm_at_its_wake_and_its_memory_stays(world: Worl
     assert (world.phase, world.memory(), world.tag()) == ("Running", ["work"], None)
 
 
+@pytest.mark.parametrize("pod", ["demo-0", "demo-1"])
+@pytest.mark.parametrize("together", [False, True])
 @LET_GO
-async def test_another_image_meets_it_at_its_wake_and_the_old_memory_is_put_aside(world: World, how: str) -> None:
-    digest = await held(world)
-    world.edit(agent={"image": "other"})
+async def test_another_image_meets_it_at_its_wake_and_the_old_memory_is_put_aside(
+    world: World, pod: str, how: str, together: bool
+) -> None:
+    """In one moment or one after the other; what the CocoonHibernation said is no record of it any more."""
+    name = f"vk-ns-{pod}"
+    await roles_up(world, 1)
+    hibernation(world, pod)
     await rest(world)
-    assert (world.tag(), phase(world)) == (digest, "Hibernated")
-    await let_go(world, how)
+    digest = str(world.tag(name))
+    world.edit(agent={"image": "other"})
+    if not together:
+        await rest(world)
+        assert (world.tag(name), phase(world, pod)) == (digest, "Hibernated")
+    await let_go(world, how, pod)
     assert world.phase == "Running"
-    assert (world.memory(), world.tag()) == ([], None)
-    assert world.tag(tag=orphan(digest)) == digest
-    assert world.agent.vms[VM].image == "other"
+    assert f"work of {name}" not in (world.memory(name) or [])
+    assert (world.tag(name), world.tag(name, orphan(digest))) == (None, digest)
+    assert {machine.image for machine in world.agent.vms.values()} == {"other"}
     assert "SnapshotMovedAside" in world.recorder.reasons()
     if how == "wake":
-        assert phase(world) == "Active"
+        assert phase(world, pod) == "Active"
+
+
+@pytest.mark.parametrize("call", range(1, 16))
+async def test_no_crash_in_the_middle_of_that_makes_its_word_a_record(call: int) -> None:
+    world = JudgedWorld()
+    await roles_up(world, 1)
+    hibernation(world, "demo-1")
+    await rest(world)
+    world.edit(agent={"image": "other"})
+    wants(world, "Wake", "demo-1")
+    world.calls, world.fault = 0, (call, "crash after")
+    for _ in range(8):
+        world.observe()
+        await world.one_run()
+        world.agent.run()
+    world.fault = None
+    await rest(world)
+    assert (world.phase, phase(world, "demo-1")) == ("Running", "Active")
 
 
 async def test_an_edit_of_a_held_sub_agent_is_not_one_of_the_others(world: World) -> None:

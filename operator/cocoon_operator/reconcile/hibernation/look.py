@@ -73,7 +73,7 @@ def nothing_saved(pod: Pod) -> str:
 async def _asleep(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen:
     if pod is None:
         if vm_name not in run.records:
-            return Seen.GONE if vm_name in run.given_up else Seen.ABSENT
+            return _absent(run, vm_name)
         # A word without a digest is all the record there is, so it is not taken back for a tag that is missing (rule 4).
         only_told = vm_name in run.told and not run.records[vm_name]
         return await _saved(run, target, vm_name, Seen.UNANSWERED if only_told else Seen.GONE)
@@ -111,7 +111,9 @@ def _awake(run: Run, target: Hibernation, pod: Pod | None, vm_name: str) -> Seen
 
 
 def _absent(run: Run, vm_name: str) -> Seen:
-    """Without a pod: for good once the VM is neither in the spec nor among the names whose tags the set keeps."""
+    """Without a pod: for good once it was given up, or is neither in the spec nor among the names whose tags the set keeps."""
+    if vm_name in run.given_up:
+        return Seen.GONE
     if run.set.spec is None or vm_name in run.own_names:
         return Seen.ABSENT
     wanted = any(member.vm_name == vm_name for member in members_of(run.set, run.spec))

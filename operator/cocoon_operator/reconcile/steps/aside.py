@@ -13,6 +13,7 @@ from cocoon_operator.api.enums import SetPhase
 from cocoon_operator.reconcile import history, records, tags
 from cocoon_operator.reconcile.drift import other_machine
 from cocoon_operator.reconcile.facts import Fact, has_vm, read
+from cocoon_operator.reconcile.hibernation.holds import told_saved
 from cocoon_operator.reconcile.members import main_member, member_of, members_of
 from cocoon_operator.reconcile.run import Next, Run
 
@@ -32,6 +33,10 @@ async def step(run: Run) -> Next:
     if wanted - stored:
         return Next.PERSIST
     if not await _moved(run, wanted):
+        return Next.STOP
+    if wanted & told_saved(item for item in run.hibernations.values() if item.name in run.driven):
+        # Its word would count as a record as soon as the move is over; with this pass it takes it back.
+        run.come_back(1)
         return Next.STOP
     return await _finish(run, wanted)
 
