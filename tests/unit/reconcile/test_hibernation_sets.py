@@ -543,3 +543,92 @@ async def test_a_sub_agent_that_is_let_go_in_the_middle_of_a_move(how: str) -> N
         if over:
             return
     raise AssertionError("the move does not end")
+
+
+# -- a suspend meets every phase ---------------------------------------------------------------------------------------
+
+
+async def in_phase(world: World, wanted: str, desire: str) -> None:
+    """A CocoonHibernation that has come to a phase by itself, and asks for this now."""
+    if wanted in ("Waking", "Active") or (wanted, desire) == ("Failed", "Wake"):
+        hibernation(world)
+        await rest(world)
+        wants(world, "Wake")
+        await world.run()
+        if wanted == "Active":
+            await rest(world)
+        elif wanted == "Failed":
+            world.clock.advance(300)
+            await world.run()
+    elif wanted == "Pending":
+        hibernation(world, "older", pod="demo-0")
+        world.clock.advance(1)
+        hibernation(world, desire=desire)
+        await rest(world)
+    elif wanted:
+        hibernation(world)
+        await world.run()
+        if wanted == "Hibernated":
+            await rest(world)
+        elif wanted == "Failed":
+            world.clock.advance(180)
+            await world.run()
+    else:
+        hibernation(world, desire=desire)
+        return
+    if phase(world) != wanted:
+        raise AssertionError(f"{phase(world)} instead of {wanted}")
+    wants(world, desire)
+
+
+@POLICIES
+@pytest.mark.parametrize("desire", ["Hibernate", "Wake"])
+@pytest.mark.parametrize("wanted", ["", "Pending", "Hibernating", "Hibernated", "Waking", "Active", "Failed"])
+async def test_a_suspend_and_a_resume_in_every_phase(world: World, policy: str, wanted: str, desire: str) -> None:
+    """Sleep wins while the set is suspended; after it, what was asked for is done."""
+    await up(world, hibernatePolicy=policy)
+    await in_phase(world, wanted, desire)
+    world.edit(suspend=True)
+    await rest(world)
+    assert (world.phase, saved_memory(world), world.agent.vms) == ("Suspended", ["work"], {})
+    assert (world.pod() is None) == (policy == "release")
+    if wanted != "Pending":
+        asleep_now = "Hibernated" if desire == "Hibernate" else "Pending"
+        assert phase(world) in (asleep_now, "Active"), ready(world)
+    world.edit(suspend=False)
+    if wanted == "Pending":
+        ends(world, "older")
+    for _ in range(3):
+        await rest(world)
+        world.clock.advance(300)
+    if desire == "Hibernate":
+        assert (phase(world), saved_memory(world), world.memory()) == ("Hibernated", ["work"], None)
+        ends(world)
+        await rest(world)
+    else:
+        assert phase(world) == "Active"
+    assert (world.phase, world.memory(), world.tag()) == ("Running", ["work"], None)
+    assert world.annotation(keys.HINT_NODE) is None
+    assert world.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
+
+
+@pytest.mark.parametrize("pod", ["demo-0", "demo-1"])
+async def test_a_registry_that_is_down_for_a_whole_hibernation(world: World, pod: str) -> None:
+    """Its agent cannot push, so the VM lives on; the failure is told once an attempt, and ends with the outage."""
+    name = f"vk-ns-{pod}"
+    await roles_up(world, 1)
+    world.registry.down = "connection refused"
+    hibernation(world, pod)
+    for _ in range(8):
+        await world.run()
+        world.agent.run()
+        world.clock.advance(60)
+    assert (world.memory(name) or [""])[-1] == f"work of {name}"
+    assert phase(world, pod) in ("Hibernating", "Failed")
+    world.registry.down = ""
+    world.agent.run()
+    await rest(world)
+    world.clock.advance(10)
+    await rest(world)
+    assert phase(world, pod) == "Hibernated"
+    assert saved_memory(world, name)[-1] == f"work of {name}"
