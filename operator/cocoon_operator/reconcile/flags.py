@@ -19,6 +19,9 @@ async def ask_for_sleep(run: Run, pods: Iterable[Pod]) -> frozenset[str]:
         if pod.hibernate or stalled.waking(run, pod) or not _seen_by_agent(pod):
             await _try(run, pod, {})
         elif not _behind(run, pod) or await _settled(run, pod):
+            if facts.read(pod) is facts.Fact.AWAKE:
+                # What is on record is the save before: it must never be put back over the one that begins (rule 4).
+                run.records.pop(run.vm_name(pod), None)
             await _try(run, pod, {keys.HIBERNATE: "true"})
         else:
             owed.add(run.vm_name(pod))
