@@ -534,6 +534,7 @@ async def test_a_deletion_that_waits_for_a_drop_puts_no_tag_back_meanwhile(world
     hibernation(world)
     await rest(world)
     assert phase(world) == "Hibernated"
+    world.clock.advance(3700)
     drop = world.registry.drop
 
     async def but_the_sub_agents(vm_name: str, tag: str) -> WriteAnswer:
