@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,9 +14,9 @@ from cocoon_operator.api.answers import Absent, Done, Present, Unknown
 from cocoon_operator.api.errors import ConflictError, UnavailableError
 from cocoon_operator.api.hibernation import hibernation_from_object
 from cocoon_operator.reconcile.hibernation.machine import Limits, Verdict
-from cocoon_operator.reconcile.hibernation.report import status_of
+from cocoon_operator.reconcile.hibernation.report import status_of, tell
 from tests.model.registry import ModelRegistry
-from tests.model.world import World
+from tests.model.world import ModelMeasures, ModelRecorder, World
 from tests.unit.reconcile.holders import (
     held,
     phase,
@@ -327,3 +328,89 @@ def test_the_registry_of_these_tests_answers_as_a_registry_does() -> None:
 
 def test_the_limits_are_those_of_the_contract() -> None:
     assert Limits() == Limits(timedelta(minutes=3), timedelta(minutes=5))
+
+
+@pytest.mark.scenario("S282", "S298")
+@pytest.mark.parametrize(
+    ("phase_", "message", "event"),
+    [
+        (
+            "Hibernating",
+            "hibernate not confirmed within 7s",
+            ("HibernateTimedOut", f"snapshot {VM} not confirmed in the registry within 7s"),
+        ),
+        (
+            "Waking",
+            "wake timed out after 1m30s; vk-cocoon never reported the container running",
+            ("WakeTimedOut", "vk-cocoon did not report the container running within 1m30s"),
+        ),
+    ],
+)
+def test_other_limits_are_in_the_messages(phase_: str, message: str, event: tuple[str, str]) -> None:
+    limits = Limits(timedelta(seconds=7), timedelta(seconds=90))
+    now = World().clock.now()
+    before = hibernation_from_object(
+        {
+            "metadata": {"name": "demo-0", "namespace": "ns"},
+            "spec": {"podRef": {"name": "demo-0"}, "desire": "Hibernate" if phase_ == "Hibernating" else "Wake"},
+            "status": {"phase": phase_},
+        }
+    )
+    patch = status_of(before, Verdict("Failed"), vm_name=VM, why="", limits=limits, now=now)
+    assert patch["conditions"][0]["message"] == message
+    recorder = ModelRecorder()
+    after = replace(before, phase="Failed")
+    tell(before, after, vm_name=VM, limits=limits, now=now, recorder=recorder, measures=ModelMeasures())
+    assert recorder.events == [("demo-0", "Warning", *event)]
+
+
+# -- one beside the others -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_one_whose_status_cannot_be_written_keeps_no_other_from_it(world: World) -> None:
+    await roles_up(world, 2)
+    for pod in ("demo-1", "demo-2"):
+        hibernation(world, pod)
+    refuse(world, "patchstatus hibernation/demo-1", UnavailableError("down"))
+    outcome = await world.run()
+    assert isinstance(outcome.error, UnavailableError)
+    assert (phase(world, "demo-1"), phase(world, "demo-2")) == ("", "Hibernating")
+    assert annotations_of(world, "demo-1")[keys.HIBERNATE] == "true"
+    heal(world)
+    await rest(world)
+    assert (phase(world, "demo-1"), phase(world, "demo-2")) == ("Hibernated", "Hibernated")
+
+
+@pytest.mark.asyncio
+async def test_likewise_on_pods_of_no_set(world: World) -> None:
+    await solo(world)
+    hibernation(world, "solo")
+    world.clock.advance(1)
+    hibernation(world, "a-second", pod="solo")
+    refuse(world, "patchstatus hibernation/solo", UnavailableError("down"))
+    outcome = await world.run()
+    assert isinstance(outcome.error, UnavailableError)
+    assert (phase(world, "solo"), phase(world, "a-second")) == ("", "Pending")
+    heal(world)
+    await rest(world)
+    assert (phase(world, "solo"), phase(world, "a-second")) == ("Hibernated", "Pending")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("pod", ["demo-0", "solo"])
+async def test_one_that_goes_under_its_own_pass_is_nothing_to_worry_about(world: World, pod: str) -> None:
+    await up(world)
+    await solo(world)
+    hibernation(world, pod, desire="Wake")
+
+    def vanish(moment: str, happening: str) -> None:
+        if (moment, happening) == ("before", f"patchstatus hibernation/{pod}"):
+            world.api.remove("hibernation", "ns", pod)
+
+    world.hook = vanish
+    outcome = await world.run()
+    assert outcome.error is None
+    heal(world)
+    await rest(world)
+    assert world.memory(f"vk-ns-{pod}") == ["work"]
