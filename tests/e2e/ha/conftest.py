@@ -24,7 +24,7 @@ NewHome = Callable[[], Home]
 @pytest.fixture(scope="session")
 def surroundings(cluster: Cluster, api: Api, node_agent: AgentProcess, registry: Registry) -> Surroundings:
     """The API server, the nodes, the registry, and the audit log."""
-    return Surroundings(api, node_agent.client, registry, OperatorAudit(cluster))
+    return Surroundings(api, node_agent, registry, OperatorAudit(cluster))
 
 
 @pytest.fixture(scope="module")

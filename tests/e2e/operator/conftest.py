@@ -26,7 +26,7 @@ def other_image(node_agent: AgentProcess) -> None:
 @pytest.fixture(scope="session")
 def surroundings(cluster: Cluster, api: Api, node_agent: AgentProcess, registry: Registry) -> Surroundings:
     """The API server, the nodes, the registry, and the log of what the operator asked."""
-    return Surroundings(api, node_agent.client, registry, OperatorAudit(cluster))
+    return Surroundings(api, node_agent, registry, OperatorAudit(cluster))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from typing import Any, Final
 from nodes import IMAGE, NODES, PREFIX
 
 from cocoon_devkit.agent.client import AgentClient
+from cocoon_devkit.agent.launch import AgentProcess
 from cocoon_devkit.operatoraudit import OperatorAudit
 from cocoon_devkit.rawapi import Api, Obj
 from cocoon_devkit.registry import Registry
@@ -34,9 +35,14 @@ class Surroundings:
     """What every seat of a run has in common."""
 
     api: Api
-    agent: AgentClient
+    nodes: AgentProcess
     registry: Registry
     audit: OperatorAudit
+
+    @property
+    def agent(self) -> AgentClient:
+        """The nodes' control endpoint; another one after somebody has started them again."""
+        return self.nodes.client
 
 
 class Seat:
@@ -45,7 +51,6 @@ class Seat:
     def __init__(self, around: Surroundings, namespace: str, name: str = "demo") -> None:
         self.around = around
         self.api = around.api
-        self.agent = around.agent
         self.registry = around.registry
         self.audit = around.audit
         self.namespace = namespace
@@ -63,6 +68,10 @@ class Seat:
         other = self.neighbour(name)
         other.up()
         return other
+
+    @property
+    def agent(self) -> AgentClient:
+        return self.around.agent
 
     @property
     def _sets(self) -> str:

@@ -217,6 +217,22 @@ def test_the_registry_is_down_for_the_whole_transition(seat: Seat, hold: Hold) -
     assert seat.tag() is None
 
 
+def test_a_node_agent_that_dies_in_the_middle_of_a_save_finishes_it_when_it_is_back(seat: Seat, hold: Hold) -> None:
+    seat.up()
+    node = seat.node
+    with seat.barrier("push.manifest", node) as held:
+        hold.create()
+        held()
+        seat.agent.kill_node(node)
+    seat.agent.start_node(node)
+    hold.until_phase("Hibernated")
+    assert seat.saved_work() == seat.written
+    hold.ask("Wake")
+    hold.until_phase("Active")
+    seat.until_running()
+    seat.check_memory()
+
+
 @pytest.mark.scenario("S307")
 def test_w45_the_oldest_of_two_decides(seat: Seat, hold: Hold) -> None:
     seat.up()
