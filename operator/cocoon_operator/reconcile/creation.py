@@ -40,9 +40,8 @@ async def make(run: Run, members: Sequence[Member]) -> Next:
         if not run.spec.suspend:
             run.records.update(restores)
         return Next.PERSIST
-    if restores and (run.snapshot is None or run.snapshot.reason == tags.NO_SNAPSHOT):
-        # Whatever this pass found before, it is about to hand a tag to a pod.
-        run.snapshot = tags.state("False", tags.WAKE_IN_PROGRESS, why="restored from their tags")
+    if restores:
+        run.snapshot = _admitting(run, restores)
     ready = [m for m, origin in zip(members, origins, strict=True) if isinstance(origin, source.Fresh | source.Restore)]
     await source.enlist(run, ready)
     await each(ready, lambda member: _create(run, member, restore=member.vm_name in restores))
@@ -64,6 +63,17 @@ def _announcement(run: Run, members: Sequence[Member], restores: Collection[str]
     if (scope := tags.scoped(run)) and not _has_main(members):
         return kept.resting(run, tags.stored_names(run, tags.TAG_DROP_PENDING), scope.union(restores))
     return tags.state("False", tags.WAKE_IN_PROGRESS, restores, "restored from its tag")
+
+
+def _admitting(run: Run, restores: Collection[str]) -> SnapshotState:
+    """What this pass found before, so that it admits the tags that it is about to hand to pods."""
+    found = run.snapshot
+    if found is None or found.reason == tags.NO_SNAPSHOT:
+        return tags.state("False", tags.WAKE_IN_PROGRESS, why="restored from their tags")
+    if found.reason not in (tags.KEPT, tags.TAG_DROP_PENDING) or tags.named(found).issuperset(restores):
+        return found
+    owed = tags.named(found) if found.reason == tags.TAG_DROP_PENDING else ()
+    return kept.resting(run, owed, tags.named(found).union(restores))
 
 
 def _has_main(members: Sequence[Member]) -> bool:

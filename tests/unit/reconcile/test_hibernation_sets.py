@@ -632,3 +632,28 @@ async def test_a_registry_that_is_down_for_a_whole_hibernation(world: World, pod
     await rest(world)
     assert phase(world, pod) == "Hibernated"
     assert saved_memory(world, name)[-1] == f"work of {name}"
+
+
+@pytest.mark.parametrize("owed", [False, True])
+async def test_a_vm_that_is_restored_as_the_wake_of_the_others_ends_is_not_forgotten(world: World, owed: bool) -> None:
+    """Its pod went in the middle of its save, so nothing else tells of its tag than the status of that pass."""
+    await roles_up(world, 1, [RUN_BOX])
+    hibernation(world, "demo-db")
+    world.edit(suspend=True)
+    await world.run()
+    for pod, steps in (("demo-db", 9), ("demo-0", 9), ("demo-1", 2)):
+        for _ in range(steps):
+            world.agent.step("ns", pod)
+    await world.run()
+    assert world.tag(vm(1)) is not None
+    world.edit(suspend=False)
+    world.delete_pod("demo-1")
+    if owed:
+        world.registry.refuse_drops = "405 UNSUPPORTED"
+        await rest(world)
+        assert world.condition("SnapshotCurrent")["reason"] == "TagDropPending"
+        world.registry.refuse_drops = ""
+    await rest(world)
+    assert (world.memory(vm(1)) or [""])[-1] == f"work of {vm(1)}"
+    assert [repo for repo, tag in world.registry.tags if tag == "hibernate"] == [vm("db")]
+    assert world.condition("SnapshotCurrent")["message"] == f"{vm('db')}: kept asleep by a CocoonHibernation"
