@@ -56,7 +56,7 @@ def test_a_pushed_snapshot_has_the_shape_of_the_contract(fleet: Fleet) -> None:
     assert all(value for key, value in config.items() if key not in {"schemaVersion", "snapshotId"})
     # Two manifests a push: the first, without the node's name, is left without a tag.
     puts = [each["path"] for each in fleet.journal("registry", "PUT", since=since) if each["target"] == "manifest"]
-    assert len(puts) == 2
+    assert len([path for path in puts if fleet.vm("demo-0") in path]) == 2
     first = {**manifest, "annotations": {key: value for key, value in notes.items() if key != FROM_NODE}}
     assert digest(first) != digest(manifest)
     body = fleet.ask_registry("GET", f"{fleet.vm('demo-0')}/manifests/{digest(first)}", {"Accept": MANIFEST})
