@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
-from cocoon_operator.api import conditions
+from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.conditions import Condition
 from cocoon_operator.api.enums import Desire, HibernationPhase
 from cocoon_operator.api.wire import Int64, Rule, WireModel, list_map, rules
@@ -73,6 +73,21 @@ class Hibernation:
     vm_name: str
     observed_generation: int
     conditions: tuple[Mapping[str, Any], ...]
+
+    @property
+    def adopted(self) -> bool:
+        """Whether it carries the finalizer, which stands before every effect (contract 4.17)."""
+        return keys.HIBERNATION_FINALIZER in self.finalizers
+
+    @property
+    def finalizers_adopted(self) -> tuple[str, ...]:
+        """Its finalizers with ours, which comes first (S262)."""
+        return (keys.HIBERNATION_FINALIZER, *self.finalizers)
+
+    @property
+    def finalizers_released(self) -> tuple[str, ...]:
+        """Its finalizers without ours; those of others stay."""
+        return tuple(name for name in self.finalizers if name != keys.HIBERNATION_FINALIZER)
 
     @property
     def deleting(self) -> bool:

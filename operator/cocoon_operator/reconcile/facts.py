@@ -41,6 +41,11 @@ def read(pod: Pod) -> Fact:
     return Fact.STARTING
 
 
+def begun(pod: Pod) -> bool:
+    """Whether the agent's create call has begun: it looks at the flag in updates only (R3.1), so an earlier one is never seen."""
+    return pod.lifecycle != "" or pod.vm_id != ""
+
+
 def has_vm(pod: Pod) -> bool:
     """Id and a running container (contract ``vmLive``): enough to call a VM living, too weak to drop its tag (W-58)."""
     return pod.vm_id != "" and pod.running

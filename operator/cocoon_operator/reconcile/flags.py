@@ -16,7 +16,7 @@ async def ask_for_sleep(run: Run, pods: Iterable[Pod]) -> frozenset[str]:
     """Stamp and flag in one patch a pod (W-35). Returns the VM names whose drop is still owed, which are not flagged."""
     owed: set[str] = set()
     for pod in pods:
-        if pod.hibernate or stalled.waking(run, pod) or not _seen_by_agent(pod):
+        if pod.hibernate or stalled.waking(run, pod) or (pod.managed and not facts.begun(pod)):
             await _try(run, pod, {})
         elif not _behind(run, pod) or await _settled(run, pod):
             if facts.read(pod) is facts.Fact.AWAKE:
@@ -36,11 +36,6 @@ def _behind(run: Run, pod: Pod) -> bool:
     if not pod.managed or facts.read(pod) is not facts.Fact.AWAKE:
         return False
     return vm_name in tags.scoped(run) or tags.stored(run).reason == tags.WAKE_IN_PROGRESS
-
-
-def _seen_by_agent(pod: Pod) -> bool:
-    """Whether the agent's create call has begun: it looks at the flag in updates only (R3.1), so an earlier one is never seen."""
-    return not pod.managed or pod.lifecycle != "" or pod.vm_id != ""
 
 
 async def _try(run: Run, pod: Pod, changes: dict[str, str | None]) -> None:

@@ -164,10 +164,15 @@ def overtaken(target: SetObject, found: Mapping[str, Any], hibernations: Iterabl
 def condition_names(target: SetObject, reason: str) -> frozenset[str]:
     """The VM names that the stored ``SnapshotCurrent`` lists before its colon, if it has this reason."""
     stored = condition(target, SNAPSHOT_CURRENT)
-    head, colon, _ = str(stored.get("message", "")).partition(": ")
-    if stored.get("reason") != reason or not colon or overtaken(target, stored):
+    if stored.get("reason") != reason or overtaken(target, stored):
         return frozenset()
-    return frozenset(name.strip() for name in head.split(",") if name.strip())
+    return names_before_colon(str(stored.get("message", "")))
+
+
+def names_before_colon(message: str) -> frozenset[str]:
+    """The names that a condition's message lists before its colon, so that any process can go on from them."""
+    head, colon, _ = message.partition(": ")
+    return frozenset(name.strip() for name in head.split(",") if name.strip()) if colon else frozenset()
 
 
 def _suspended_by_go(target: SetObject) -> bool:

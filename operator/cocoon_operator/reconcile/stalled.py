@@ -14,7 +14,7 @@ from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.answers import Present
 from cocoon_operator.api.enums import LifecycleState
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import facts, tags
+from cocoon_operator.reconcile import facts, records, tags
 from cocoon_operator.reconcile.run import Next, Run
 
 CONDITION: Final = "HibernationStalled"
@@ -83,7 +83,7 @@ def _stuck(pod: Pod) -> bool:
 
 def _named(run: Run) -> frozenset[str]:
     """The pods in the stored message: the clock is theirs."""
-    return frozenset(str(run.stored(CONDITION).get("message", "")).partition(": ")[0].split(", "))
+    return records.names_before_colon(str(run.stored(CONDITION).get("message", "")))
 
 
 def _since(run: Run, stuck: Sequence[Pod]) -> datetime:
@@ -118,7 +118,7 @@ async def _begin_again(run: Run, stuck: Sequence[Pod]) -> Next:
     run.memory.cleared_at.clear()
     run.stalled = ("True", AGAIN, f"{', '.join(pod.name for pod in stuck)}: woken, to be saved again")
     if stage(run) != AGAIN or not all(pod.name in _named(run) for pod in stuck):
-        run.snapshot = tags.state("False", tags.SAVING, why="saves are under way")
+        run.snapshot = tags.saving()
         run.event("Warning", "HibernationStalled", run.stalled[2])
         return Next.PERSIST
     for pod in stuck:

@@ -54,8 +54,7 @@ def stored(run: Run) -> SnapshotState:
 
 def named(found: SnapshotState) -> frozenset[str]:
     """The VM names before the colon of a message that :func:`state` made."""
-    head, colon, _ = found.message.partition(": ")
-    return frozenset(head.split(", ")) if colon else frozenset()
+    return records.names_before_colon(found.message)
 
 
 def scoped(run: Run) -> frozenset[str]:
@@ -72,6 +71,11 @@ def owed(run: Run, vm_name: str) -> bool:
     if found.reason in (TAG_DROP_PENDING, KEPT):
         return vm_name in named(found)
     return found.reason != NO_SNAPSHOT
+
+
+def saving() -> SnapshotState:
+    """Any VM of the set may be saving."""
+    return state("False", SAVING, why="saves are under way")
 
 
 def state(status: str, reason: str, vm_names: Iterable[str] = (), why: str = "") -> SnapshotState:

@@ -5,9 +5,9 @@ They run under the set's key. What they ask for is done by the set's own steps; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
-from cocoon_operator.api import keys
 from cocoon_operator.api.errors import NotFoundError
 from cocoon_operator.api.hibernation import Hibernation
 from cocoon_operator.reconcile import records
@@ -26,11 +26,10 @@ async def adopt(run: Run) -> None:
     """
     for name in sorted(run.driven):
         target = run.hibernations[name]
-        ours = keys.HIBERNATION_FINALIZER in target.finalizers
-        if target.deleting and ours:
-            await _set_finalizers(run, target, [f for f in target.finalizers if f != keys.HIBERNATION_FINALIZER])
-        elif not target.deleting and not ours:
-            await _set_finalizers(run, target, [keys.HIBERNATION_FINALIZER, *target.finalizers])
+        if target.deleting and target.adopted:
+            await _set_finalizers(run, target, target.finalizers_released)
+        elif not target.deleting and not target.adopted:
+            await _set_finalizers(run, target, target.finalizers_adopted)
 
 
 async def observe(run: Run) -> dict[str, Sight]:
@@ -60,33 +59,20 @@ async def write(run: Run, sights: dict[str, Sight]) -> None:
 
 
 async def _write(run: Run, target: Hibernation, sight: Sight | None) -> None:
-    limits = run.ctx.limits
     if sight is None:
         verdict, sight = Verdict(FAILED), Sight(Seen.ABSENT, why=spec_error(target))
     else:
-        verdict = decide(target, sight.seen, run.now, limits)
+        verdict = decide(target, sight.seen, run.now, run.ctx.limits)
     if verdict.wait is not None:
         run.come_back(verdict.wait.total_seconds())
     why = "" if verdict.phase == FAILED and not spec_error(target) else sight.why
-    patch = report.status_of(target, verdict, vm_name=sight.vm_name, why=why, limits=limits, now=run.now)
-    if not patch:
-        return
-    after = await run.ctx.cluster.patch_hibernation_status(target, patch)
+    after = await report.store(run.ctx, target, verdict, vm_name=sight.vm_name, why=why, now=run.now)
     run.hibernations[target.name] = after
     if turns(target, after):
         run.come_back(0)
-    report.tell(
-        target,
-        after,
-        vm_name=sight.vm_name,
-        limits=limits,
-        now=run.now,
-        recorder=run.ctx.recorder,
-        measures=run.ctx.measures,
-    )
 
 
-async def _set_finalizers(run: Run, target: Hibernation, finalizers: list[str]) -> None:
+async def _set_finalizers(run: Run, target: Hibernation, finalizers: Sequence[str]) -> None:
     with apart(run), suppress(NotFoundError):
         after = await run.ctx.cluster.patch_hibernation(target, finalizers=finalizers)
         run.hibernations[target.name] = after

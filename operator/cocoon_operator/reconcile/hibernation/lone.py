@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from cocoon_operator.api import conditions, keys
 from cocoon_operator.api.answers import Absent, Present, Refused, Unknown, WriteAnswer
@@ -22,7 +22,15 @@ from cocoon_operator.reconcile import facts
 from cocoon_operator.reconcile.context import Context
 from cocoon_operator.reconcile.hibernation import report
 from cocoon_operator.reconcile.hibernation.holds import deciders, holds, spec_error
-from cocoon_operator.reconcile.hibernation.look import Sight, is_asleep, nothing_saved, without_tag
+from cocoon_operator.reconcile.hibernation.look import (
+    Sight,
+    is_asleep,
+    no_vm_name,
+    not_present,
+    nothing_saved,
+    overruled_by,
+    without_tag,
+)
 from cocoon_operator.reconcile.hibernation.machine import (
     ACTIVE,
     FAILED,
@@ -38,6 +46,8 @@ from cocoon_operator.reconcile.hibernation.machine import (
 )
 from cocoon_operator.reconcile.tags import RegistryUnreachableError
 from cocoon_operator.reconcile.view import Outcome
+
+T = TypeVar("T")
 
 _LOOK_AGAIN: Final = 5.0
 """Seconds between looks while something is under way; a pod outside every set is no part of the cache."""
@@ -57,13 +67,15 @@ class _Pass:
     errors: list[Exception] = field(default_factory=list)
 
     @property
-    def vm_name(self) -> str:
-        return self.pod.vm_name if self.pod is not None else self.target.vm_name
-
-    @property
     def computed(self) -> str:
         """The only repository whose tag may be touched."""
         return vm_name_of_pod(self.target.namespace, self.target.pod_name)
+
+    def noted(self, answer: T) -> T:
+        """Return what the registry said; that it said nothing leads to a retry with back-off (I6)."""
+        if isinstance(answer, Unknown):
+            self.errors.append(RegistryUnreachableError(answer.reason))
+        return answer
 
     def come_back(self, seconds: float) -> None:
         self.requeue = seconds if self.requeue is None else min(self.requeue, seconds)
@@ -89,8 +101,8 @@ async def reconcile(ctx: Context, target: Hibernation, others: Sequence[Hibernat
 
 
 async def _drive(run: _Pass) -> None:
-    if keys.HIBERNATION_FINALIZER not in run.target.finalizers:
-        finalizers = [keys.HIBERNATION_FINALIZER, *run.target.finalizers]
+    if not run.target.adopted:
+        finalizers = run.target.finalizers_adopted
         run.target = await run.ctx.cluster.patch_hibernation(run.target, finalizers=finalizers)
     if problem := spec_error(run.target):
         await _write(run, Verdict(FAILED), Sight(Seen.ABSENT, why=problem))
@@ -118,17 +130,15 @@ async def _advance(run: _Pass) -> None:
 
 async def _look(run: _Pass) -> Sight:
     target = run.target
-    where = f"pod {target.namespace}/{target.pod_name}"
-    decider = deciders(run.others).get(target.pod_name)
-    if decider is not None and decider.uid != target.uid:
-        return Sight(Seen.OVERRULED, why=f"CocoonHibernation {decider.name}, which is older, decides about {where}")
+    if overruled := overruled_by(target, deciders(run.others).get(target.pod_name)):
+        return overruled
     if target.phase == ACTIVE and not going_to_sleep(target):
         return Sight(Seen.AWAKE, target.vm_name)
     pod = await run.ctx.cluster.get_pod(target.namespace, target.pod_name)
     if pod is None or pod.terminating:
-        return Sight(await _left_behind(run), target.vm_name, f"{where} not yet present")
+        return Sight(await _left_behind(run), target.vm_name, not_present(target))
     if not pod.vm_name:
-        return Sight(Seen.ABSENT, why=f"{where} has no vm.cocoonstack.io/name annotation yet")
+        return no_vm_name(target)
     run.pod = pod
     seen = await _put_to_sleep(run, pod) if going_to_sleep(target) else await _wake(run, pod)
     return Sight(seen, pod.vm_name, nothing_saved(pod))
@@ -144,15 +154,13 @@ async def _left_behind(run: _Pass) -> Seen:
 
 async def _put_to_sleep(run: _Pass, pod: Pod) -> Seen:
     if not pod.hibernate:
-        # The agent looks at the flag in updates only (R3.1): one that is there before its create call is never seen.
-        if run.target.phase in (HIBERNATING, HIBERNATED) and (pod.lifecycle or pod.vm_id):
+        if run.target.phase in (HIBERNATING, HIBERNATED) and facts.begun(pod):
             run.pod = pod = await run.ctx.cluster.patch_pod(pod, {keys.HIBERNATE: "true"})
         return Seen.MOVING
     if not is_asleep(pod, run.target):
         return Seen.MOVING
-    answer = await run.ctx.registry.probe(pod.vm_name, keys.TAG_HIBERNATE)
+    answer = run.noted(await run.ctx.registry.probe(pod.vm_name, keys.TAG_HIBERNATE))
     if isinstance(answer, Unknown):
-        run.errors.append(RegistryUnreachableError(answer.reason))
         return Seen.UNANSWERED
     return Seen.SAVED if isinstance(answer, Present) else without_tag(pod)
 
@@ -172,22 +180,16 @@ async def _may_clear(run: _Pass, pod: Pod) -> bool:
     """A sleeping VM's flag only with its tag seen; a living one's not while its agent may be saving (I2)."""
     if facts.has_vm(pod):
         return pod.lifecycle not in (LifecycleState.READY, LifecycleState.HIBERNATING)
-    answer = await run.ctx.registry.probe(pod.vm_name, keys.TAG_HIBERNATE)
-    if isinstance(answer, Unknown):
-        run.errors.append(RegistryUnreachableError(answer.reason))
-    return isinstance(answer, Present)
+    return isinstance(run.noted(await run.ctx.registry.probe(pod.vm_name, keys.TAG_HIBERNATE)), Present)
 
 
 async def _dropped(run: _Pass, pod: Pod) -> bool:
     """Drop the tag behind a VM that is awake by a read of this very pass; True when that was answered."""
     answer = await _drop(run, pod.vm_name)
-    if isinstance(answer, Unknown):
-        run.errors.append(RegistryUnreachableError(answer.reason))
-        return False
     if isinstance(answer, Refused):
         message = f"{pod.vm_name}:{keys.TAG_HIBERNATE} is left behind the VM, which is awake: {answer.reason}"
         run.ctx.recorder.event(run.target, "Warning", "TagDropRefused", message)
-    return True
+    return not isinstance(answer, Unknown)
 
 
 async def _drop(run: _Pass, vm_name: str) -> WriteAnswer:
@@ -199,27 +201,14 @@ async def _drop(run: _Pass, vm_name: str) -> WriteAnswer:
         return Refused(
             f"{vm_name} is not the name that is computed from pod {run.target.namespace}/{run.target.pod_name}"
         )
-    return await run.ctx.registry.drop(vm_name, keys.TAG_HIBERNATE)
+    return run.noted(await run.ctx.registry.drop(vm_name, keys.TAG_HIBERNATE))
 
 
 async def _write(run: _Pass, verdict: Verdict, sight: Sight) -> None:
-    limits = run.ctx.limits
-    patch = report.status_of(run.target, verdict, vm_name=sight.vm_name, why=sight.why, limits=limits, now=run.now)
-    if not patch:
-        return
     before = run.target
-    run.target = await run.ctx.cluster.patch_hibernation_status(before, patch)
+    run.target = await report.store(run.ctx, before, verdict, vm_name=sight.vm_name, why=sight.why, now=run.now)
     if turns(before, run.target):
         run.come_back(0)
-    report.tell(
-        before,
-        run.target,
-        vm_name=sight.vm_name,
-        limits=limits,
-        now=run.now,
-        recorder=run.ctx.recorder,
-        measures=run.ctx.measures,
-    )
 
 
 # -- deleted -----------------------------------------------------------------------------------------------------------
@@ -227,11 +216,8 @@ async def _write(run: _Pass, verdict: Verdict, sight: Sight) -> None:
 
 async def _let_go(run: _Pass) -> None:
     """End the intent: the VM is woken and its tag dropped, then the finalizer goes; it goes anyway after the wake's limit."""
-    if keys.HIBERNATION_FINALIZER not in run.target.finalizers:
-        return
-    if await _settled(run):
-        rest = [name for name in run.target.finalizers if name != keys.HIBERNATION_FINALIZER]
-        await run.ctx.cluster.patch_hibernation(run.target, finalizers=rest)
+    if run.target.adopted and await _settled(run):
+        await run.ctx.cluster.patch_hibernation(run.target, finalizers=run.target.finalizers_released)
 
 
 async def _settled(run: _Pass) -> bool:
@@ -274,7 +260,7 @@ def _others(run: _Pass) -> list[Hibernation]:
 async def _released(run: _Pass, pod: Pod | None) -> bool:
     if pod is None:
         # The tag belongs to nobody (S299).
-        return not isinstance(await _drop_answered(run, run.target.vm_name), Unknown)
+        return not isinstance(await _drop(run, run.target.vm_name), Unknown)
     if pod.terminating:
         return False
     if pod.hibernate:
@@ -289,13 +275,6 @@ async def _released(run: _Pass, pod: Pod | None) -> bool:
     if run.target.phase == ACTIVE:
         return True
     return await _dropped(run, pod)
-
-
-async def _drop_answered(run: _Pass, vm_name: str) -> WriteAnswer:
-    answer = await _drop(run, vm_name)
-    if isinstance(answer, Unknown):
-        run.errors.append(RegistryUnreachableError(answer.reason))
-    return answer
 
 
 def _deadline(run: _Pass) -> datetime:

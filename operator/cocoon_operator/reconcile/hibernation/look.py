@@ -33,20 +33,40 @@ class Sight:
 
 async def look(run: Run, target: Hibernation) -> Sight:
     """Look at the pod, and at the tag where the agent's word makes it matter."""
-    decider = run.deciders.get(target.pod_name)
-    where = f"pod {target.namespace}/{target.pod_name}"
-    if decider is not None and decider.uid != target.uid:
-        return Sight(Seen.OVERRULED, why=f"CocoonHibernation {decider.name}, which is older, decides about {where}")
+    if overruled := overruled_by(target, run.deciders.get(target.pod_name)):
+        return overruled
     pod = next((pod for pod in run.live if pod.name == target.pod_name), None)
     vm_name = vm_name_of_pod(target.namespace, target.pod_name)
     if pod is not None and not pod.managed:
-        return Sight(Seen.ABSENT, why=f"{where} is static: there is no VM that could be saved")
+        return Sight(Seen.ABSENT, why=f"{_where(target)} is static: there is no VM that could be saved")
     if pod is not None and not pod.vm_name:
-        return Sight(Seen.ABSENT, why=f"{where} has no vm.cocoonstack.io/name annotation yet")
+        return no_vm_name(target)
     seen = await _asleep(run, target, pod, vm_name) if going_to_sleep(target) else _awake(run, target, pod, vm_name)
     if seen is Seen.SUSPENDED:
         return Sight(seen, vm_name, _why_not_awake(run))
-    return Sight(seen, vm_name, f"{where} not yet present" if pod is None else nothing_saved(pod))
+    return Sight(seen, vm_name, not_present(target) if pod is None else nothing_saved(pod))
+
+
+def overruled_by(target: Hibernation, decider: Hibernation | None) -> Sight | None:
+    """What there is to see for one that does not decide about its pod; None for the one that does."""
+    if decider is None or decider.uid == target.uid:
+        return None
+    why = f"CocoonHibernation {decider.name}, which is older, decides about {_where(target)}"
+    return Sight(Seen.OVERRULED, why=why)
+
+
+def no_vm_name(target: Hibernation) -> Sight:
+    """A pod that is not described as a VM yet (H5)."""
+    return Sight(Seen.ABSENT, why=f"{_where(target)} has no vm.cocoonstack.io/name annotation yet")
+
+
+def not_present(target: Hibernation) -> str:
+    """The message for a pod that does not exist (H4)."""
+    return f"{_where(target)} not yet present"
+
+
+def _where(target: Hibernation) -> str:
+    return f"pod {target.namespace}/{target.pod_name}"
 
 
 def is_asleep(pod: Pod, target: Hibernation) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from cocoon_operator.api import conditions
 from cocoon_operator.api.durations import go_duration
 from cocoon_operator.api.hibernation import Hibernation
+from cocoon_operator.reconcile.context import Context
 from cocoon_operator.reconcile.hibernation.holds import spec_error
 from cocoon_operator.reconcile.hibernation.machine import (
     ACTIVE,
@@ -24,6 +25,18 @@ from cocoon_operator.reconcile.hibernation.machine import (
 from cocoon_operator.reconcile.ports import Measures, Recorder
 
 _DONE: Final = (HIBERNATED, ACTIVE)
+
+
+async def store(
+    ctx: Context, target: Hibernation, verdict: Verdict, *, vm_name: str, why: str, now: datetime
+) -> Hibernation:
+    """Write the status if it says anything new, then tell what it means. Returns the object as it is stored."""
+    patch = status_of(target, verdict, vm_name=vm_name, why=why, limits=ctx.limits, now=now)
+    if not patch:
+        return target
+    after = await ctx.cluster.patch_hibernation_status(target, patch)
+    tell(target, after, vm_name=vm_name, limits=ctx.limits, now=now, recorder=ctx.recorder, measures=ctx.measures)
+    return after
 
 
 def status_of(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cocoon_operator.api import keys
 from cocoon_operator.api.pod import Pod
 from cocoon_operator.reconcile import facts, flags, kept, stalled, tags
 from cocoon_operator.reconcile.run import Next, Run, SnapshotState
@@ -38,4 +37,4 @@ def _needed(run: Run, sleeping: Iterable[Pod]) -> SnapshotState | None:
 
 def _begun(run: Run, pod_name: str) -> bool:
     """Whether its CocoonHibernation carries the finalizer, which stands before every effect (contract 4.17), and it has a VM."""
-    return keys.HIBERNATION_FINALIZER in run.deciders[pod_name].finalizers and run.pods[pod_name].vm_name != ""
+    return run.deciders[pod_name].adopted and run.pods[pod_name].vm_name != ""

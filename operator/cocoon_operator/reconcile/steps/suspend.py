@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
 
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Absent, Present
@@ -17,17 +16,13 @@ from cocoon_operator.reconcile.run import Next, Run
 from cocoon_operator.reconcile.settling import status_follows
 from cocoon_operator.reconcile.steps import main, release
 
-_UNDER_WAY: Final = "saves are under way"
-
 
 async def step(run: Run) -> Next:
     """Put the set to sleep. Nothing is scaled, drift-checked or made here, but a main agent that was never saved."""
     if not run.spec.suspend:
         return Next.GO_ON
     run.phase = SetPhase.SUSPENDING
-    run.snapshot = (
-        tags.state("True", tags.SAVED) if _sleeps_on(run) else tags.state("False", tags.SAVING, why=_UNDER_WAY)
-    )
+    run.snapshot = tags.state("True", tags.SAVED) if _sleeps_on(run) else tags.saving()
     if run.main is None and _main_intent(run) is Intent.ASLEEP:
         return await main.create(run)
     if not run.live:
