@@ -65,6 +65,18 @@ class WorldMachine(RuleBasedStateMachine):
             self.judge.lose(f"vk-ns-{pod}")
         self.world.delete_pod(pod)
 
+    def ask_for(self, pod: str, ask: str, *, name: str, later: float = 0) -> None:
+        """Somebody creates, ``later`` seconds later, or edits a CocoonHibernation of a pod, or deletes it (``delete``)."""
+        found = self.world.api.get("hibernation", "ns", name)
+        if ask == "delete":
+            if found is not None:
+                self.world.api.delete("hibernation", "ns", name, by="user")
+        elif found is None:
+            self.world.clock.advance(later)
+            self.world.apply_hibernation(name, pod, ask)
+        elif not found["metadata"].get("deletionTimestamp"):
+            self.world.api.patch("hibernation", "ns", name, {"spec": {"desire": ask}}, by="user")
+
     # -- worlds --------------------------------------------------------------------------------------------------------
 
     @rule(pod=POD, steps=st.integers(1, 4))

@@ -319,6 +319,15 @@ class World:
     def apply(self, name: str = "demo", namespace: str = "ns", **spec: Any) -> Object:
         return self.api.create("set", cocoonset(name, namespace, **spec), by="user")
 
+    def apply_hibernation(self, name: str, pod: str, desire: str, namespace: str = "ns") -> Object:
+        body = {
+            "apiVersion": keys.API_VERSION,
+            "kind": keys.KIND_HIBERNATION,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"podRef": {"name": pod}, "desire": desire},
+        }
+        return self.api.create("hibernation", body, by="user")
+
     def edit(self, name: str = "demo", namespace: str = "ns", **spec: Any) -> None:
         self.api.patch("set", namespace, name, {"spec": spec}, by="user")
 

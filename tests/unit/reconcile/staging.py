@@ -190,16 +190,10 @@ def terminating(world: World, pod: str = "demo-0") -> None:
 
 
 def hibernation(
-    world: World, name: str = "demo-0", *, desire: str = "Hibernate", phase: str = "", pod: str = "", uid: str = ""
+    world: World, name: str = "demo-0", *, desire: str = "Hibernate", phase: str = "", pod: str = ""
 ) -> None:
     """A CocoonHibernation, as stored."""
-    body = {
-        "apiVersion": keys.API_VERSION,
-        "kind": keys.KIND_HIBERNATION,
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"podRef": {"name": pod or name}, "desire": desire},
-    }
-    world.api.create("hibernation", body, by="user")
+    world.apply_hibernation(name, pod or name, desire)
     if phase:
         world.api.patch("hibernation", "ns", name, {"status": {"phase": phase}}, by="user", subresource="status")
 

@@ -69,6 +69,16 @@ def waking_by_go(world: World) -> None:
     left_behind(world, SUB)
 
 
+async def only_the_sub_agent_sleeps_and_wakes(world: World) -> None:
+    """Its tag is the only one; let go it wakes with its work, and the main agent never lost what it did under the Go operator."""
+    assert current(world) == ("True", "KeptAsleep")
+    assert tags(world) == sleeping(SUB)
+    ends(world, "demo-1")
+    await rests_awake(world)
+    assert world.memory(VM) == ["work of vk-ns-demo-0", "newer"]
+    assert world.memory(SUB) == FORKED
+
+
 # -- the sweep ---------------------------------------------------------------------------------------------------------
 
 
@@ -89,12 +99,7 @@ async def test_w17_who_is_kept_asleep_is_not_written_before_the_set_was_swept(wo
         await world.run()
     assert world.condition("SnapshotCurrent") == {}
     await long_rest(world)
-    assert current(world) == ("True", "KeptAsleep")
-    assert tags(world) == sleeping(SUB)
-    ends(world, "demo-1")
-    await rests_awake(world)
-    assert world.memory(VM) == ["work of vk-ns-demo-0", "newer"]
-    assert world.memory(SUB) == FORKED
+    await only_the_sub_agent_sleeps_and_wakes(world)
 
 
 # -- a word that is older than what is around it -----------------------------------------------------------------------
@@ -107,12 +112,7 @@ async def test_w17_kept_asleep_counts_for_nothing_once_the_go_operator_was_there
     suspended_and_resumed_by_go(world)
     world.start_operator()
     await long_rest(world)
-    assert current(world) == ("True", "KeptAsleep")
-    assert tags(world) == sleeping(SUB)
-    ends(world, "demo-1")
-    await rests_awake(world)
-    assert world.memory(VM) == ["work of vk-ns-demo-0", "newer"]
-    assert world.memory(SUB) == FORKED
+    await only_the_sub_agent_sleeps_and_wakes(world)
 
 
 async def test_w17_a_drop_that_is_owed_hides_no_tag_that_the_go_operator_left(world: World) -> None:

@@ -66,23 +66,7 @@ class LoneMachine(WorldMachine):
 
     @rule(pod=POD, ask=st.sampled_from(ASKS), second=st.booleans())
     def ask(self, pod: str, ask: str, second: bool) -> None:
-        """Somebody creates, edits or deletes a CocoonHibernation."""
-        name = f"second-{pod}" if second else pod
-        found = self.world.api.get("hibernation", "ns", name)
-        if ask == "delete":
-            if found is not None:
-                self.world.api.delete("hibernation", "ns", name, by="user")
-        elif found is None:
-            body = {
-                "apiVersion": keys.API_VERSION,
-                "kind": keys.KIND_HIBERNATION,
-                "metadata": {"name": name, "namespace": "ns"},
-                "spec": {"podRef": {"name": pod}, "desire": ask},
-            }
-            self.world.clock.advance(1)
-            self.world.api.create("hibernation", body, by="user")
-        elif not found["metadata"].get("deletionTimestamp"):
-            self.world.api.patch("hibernation", "ns", name, {"spec": {"desire": ask}}, by="user")
+        self.ask_for(pod, ask, name=f"second-{pod}" if second else pod, later=1)
 
     @override
     def check_end(self, found: Object | None) -> None:
