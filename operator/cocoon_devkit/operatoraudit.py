@@ -45,6 +45,11 @@ class OperatorAudit:
         belongs = _belongs_to(name)
         return [describe(event) for event in events if belongs(event.object_ref.name)]
 
+    def moves(self, since: int, *, namespace: str) -> bool:
+        """Whether anybody, not the operator alone, wrote anything in a namespace."""
+        events = self._cluster.audit_events(since)
+        return any(event.is_write and event.object_ref.namespace == namespace for event in events)
+
 
 def describe(event: AuditEvent) -> str:
     """``patch cocoonsets/status demo``, and the status code where it is an error."""

@@ -17,7 +17,7 @@ from tests.e2e.ha.halfway import Halfway
 from tests.e2e.ha.reigns import Reigns
 from tests.e2e.ha.replicas import LEASE_SECONDS, RENEW_SECONDS, TAKEN_OVER, Team
 from tests.e2e.ha.valve import Valve
-from tests.e2e.operator.seat import REST, Seat, Surroundings
+from tests.e2e.operator.seat import Seat, Surroundings
 
 Seats = Callable[[str], Seat]
 
@@ -119,7 +119,7 @@ def test_i9_a_leader_that_is_cut_off_stops_before_another_can_win(team: Team, se
     halfway.prepare()
     mark = team.home.cluster.audit_mark()
     with halfway.held():
-        halfway.seats["retain"].settle(REST)
+        halfway.seats["retain"].rest()
         log = halfway.seats["retain"].registry.mark()
         with valve.silent():
             assert leader.wait_ended() == 1, leader.said()
@@ -155,7 +155,7 @@ def test_i9_an_api_server_that_stands_still_ends_its_leader_and_the_other_one_go
     halfway.prepare()
     mark = team.home.cluster.audit_mark()
     with halfway.held():
-        halfway.seats["retain"].settle(REST)
+        halfway.seats["retain"].rest()
         with paused_api_server(cluster):
             assert leader.wait_ended() == 1, leader.said()
             halfway.seats["retain"].settle(LEASE_SECONDS - RENEW_SECONDS)

@@ -417,6 +417,16 @@ class Seat:
         """Give the operator time to do what it must not do."""
         time.sleep(seconds)
 
+    def rest(self) -> None:
+        """Wait until nobody has written anything in the namespace for ``REST`` seconds."""
+        end = time.monotonic() + SECONDS
+        mark, still = self.audit.mark(), time.monotonic()
+        while (left := still + REST - time.monotonic()) > 0:
+            time.sleep(min(left, REST / 8))
+            if self.audit.moves(mark, namespace=self.namespace):
+                assert time.monotonic() < end, f"no rest in {SECONDS:.0f} s: {self.describe()}"
+                mark, still = self.audit.mark(), time.monotonic()
+
     def describe(self) -> str:
         """The set, its pod and its VM, for a failed test."""
         pod = self.find_pod() or {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Final, TypeAlias
 
 import pytest
 from nodes import NODES
-from seat import REST, Seat, Surroundings
+from seat import Seat, Surroundings
 from stalledsave import StalledSave
 from tollgate import Tollgate
 
@@ -136,10 +135,10 @@ def test_a_crash_changes_nothing_about_sets_at_rest(seat: Seat, operator: Operat
     other.suspend()
     released.suspend()
     released.until_no_pod()
-    time.sleep(REST)
+    seat.rest()
     mark = seat.audit.mark()
     operator.crash()
-    time.sleep(REST)
+    seat.rest()
     assert seat.audit.writes(mark, namespace=seat.namespace, resources=("cocoonsets", "pods", "events")) == []
     seat.check_memory()
     for each in (other, released):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from fleet import RUN_BOX, Fleet
 from hold import Hold
 from nodes import IMAGE, NODES
-from seat import REST, Seat, note
+from seat import Seat, note
 
 from cocoon_devkit.agent.launch import AgentProcess
 from cocoon_devkit.operatorprocess import OperatorOptions, OperatorProcess
@@ -36,11 +35,6 @@ def hold(seat: Seat) -> Hold:
     return Hold(seat)
 
 
-def at_rest() -> None:
-    """Whatever was still to be written has been written."""
-    time.sleep(REST)
-
-
 def writes(seat: Seat, mark: int) -> list[str]:
     """The operator's writes to both kinds and to pods."""
     kinds = (keys.PLURAL_SETS, keys.PLURAL_HIBERNATIONS, "pods")
@@ -51,11 +45,11 @@ def writes(seat: Seat, mark: int) -> list[str]:
 def test_one_vm_sleeps_and_wakes(seat: Seat, hold: Hold) -> None:
     """Every write and every question to the registry, counted; each event once."""
     seat.up()
-    at_rest()
+    seat.rest()
     mark, asked = seat.audit.mark(), seat.registry.mark()
     hold.create()
     hold.until_phase("Hibernated")
-    at_rest()
+    seat.rest()
     assert seat.homes() == []
     assert seat.saved_work() == seat.written
     assert writes(seat, mark) == [
@@ -74,7 +68,7 @@ def test_one_vm_sleeps_and_wakes(seat: Seat, hold: Hold) -> None:
     hold.ask("Wake")
     hold.until_phase("Active")
     seat.until_running()
-    at_rest()
+    seat.rest()
     seat.check_memory()
     assert seat.tag() is None
     assert writes(seat, mark) == [
@@ -126,7 +120,7 @@ def test_a_released_seat_stays_free_while_it_is_held(seat: Seat, hold: Hold) -> 
     seat.until_no_pod()
     seat.edit(suspend=False)
     seat.until_condition("Ready", "HeldByHibernation")
-    at_rest()
+    seat.rest()
     assert (seat.find_pod(), hold.phase) == (None, "Hibernated")
     assert seat.saved_work() == seat.written
     hold.ask("Wake")

@@ -132,7 +132,7 @@ def test_a_condition_of_somebody_else_stays(seat: Seat) -> None:
 @pytest.mark.scenario("S077", "S084", "S085")
 def test_what_the_agent_reads_later_is_patched_and_what_it_never_reads_is_not(seat: Seat) -> None:
     seat.up()
-    seat.settle(REST)
+    seat.rest()
     before, mark = seat.the_vm()["id"], seat.audit.mark()
     seat.edit(snapshotPolicy="never", agent={"connType": "vnc", "forcePull": True})
     seat.until_running()
@@ -140,7 +140,7 @@ def test_what_the_agent_reads_later_is_patched_and_what_it_never_reads_is_not(se
     assert (notes[keys.SNAPSHOT_POLICY], notes[keys.CONN_TYPE], notes[keys.FORCE_PULL]) == ("never", "vnc", "true")
     seat.edit(nodeName=seat.node, hibernatePolicy="release")
     seat.until_running()
-    seat.settle(REST)
+    seat.rest()
     assert seat.writes(mark) == ["patch pods demo-0", "patch cocoonsets/status demo"] * 2
     assert seat.the_vm()["id"] == before
     seat.check_memory()
@@ -171,7 +171,7 @@ def test_w10_what_the_api_server_fills_in_is_no_edit(seat: Seat) -> None:
     plain.create()
     for each in (seat, plain):
         each.until_running()
-    seat.settle(REST)
+    seat.rest()
     for each in (seat, plain):
         assert [line for line in each.writes(mark) if line.split()[0] in ("create", "delete")] == [
             f"create pods {each.pod_name}"
@@ -186,12 +186,12 @@ def test_w10_what_the_api_server_fills_in_is_no_edit(seat: Seat) -> None:
 
 def test_a_live_snapshot_is_between_the_user_and_the_agent(seat: Seat) -> None:
     seat.up()
-    seat.settle(REST)
+    seat.rest()
     mark = seat.audit.mark()
     seat.annotate_pod({keys.SNAPSHOT_REQUEST: "live/demo:one"})
     seat.until(lambda: note(seat.pod(), keys.SNAPSHOT_STATUS) is not None, "the agent has answered")
     answer = note(seat.pod(), keys.SNAPSHOT_STATUS)
-    seat.settle(REST)
+    seat.rest()
     assert seat.writes(mark) == []
     seat.suspend()
     seat.wake()
@@ -236,6 +236,7 @@ def test_an_edit_makes_a_failed_main_agent_again(seat: Seat) -> None:
 @pytest.mark.scenario("S106", "S120", "S125", "S126", "S127", "S128", "S130")
 def test_a_pod_that_failed_is_parked_until_it_is_ready_again(seat: Seat, operator: OperatorProcess) -> None:
     seat.up()
+    seat.rest()  # The agent has told all: nothing of it is written over the phase that is written here.
     before = _metric(operator, FAILED_LIFECYCLES)
     old = seat.pod()["metadata"]["uid"]
     seat.api.call("PATCH", f"{seat.pod_path}/status", {"status": {"phase": "Failed"}}, _MERGE)
@@ -294,7 +295,7 @@ def test_born_suspended_with_release_it_never_boots(seat: Seat) -> None:
     seat.create(suspend=True, hibernatePolicy="release")
     seat.until_phase("Suspended")
     assert seat.condition("SnapshotCurrent")["reason"] == "NoSnapshot"
-    seat.settle()
+    seat.rest()
     assert seat.writes(mark) == ["patch cocoonsets demo", "patch cocoonsets/status demo"]
     seat.wake()
     vm = seat.the_vm()

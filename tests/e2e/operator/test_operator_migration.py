@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from fleet import RUN_BOX, Fleet, other_node
-from seat import REST, Seat
+from seat import Seat
 
 from cocoon_devkit.operatorprocess import OperatorProcess
 from cocoon_operator.api import keys
@@ -70,13 +70,13 @@ def test_main_moves_with_its_work_and_the_others_stay(seat: Seat) -> None:
 @pytest.mark.scenario("S194", "S195", "S085")
 def test_a_pin_to_where_it_is_costs_a_stamp(seat: Seat) -> None:
     seat.up()
-    seat.settle(REST)
+    seat.rest()
     uid, mark, asked = seat.pod()["metadata"]["uid"], seat.audit.mark(), seat.registry.mark()
     seat.edit(nodeName=seat.node)
     seat.until_observed()
     seat.edit(nodeName=None)
     seat.until_observed()
-    seat.settle(REST)
+    seat.rest()
     assert seat.writes(mark) == ["patch pods demo-0", "patch cocoonsets/status demo"] * 2
     assert seat.asked(asked) == []
     assert seat.pod()["metadata"]["uid"] == uid

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
 import pytest
 from fleet import RUN_BOX, STATIC_BOX, Fleet, other_node
 from nodes import PREFIX
-from seat import REST, Seat
+from seat import Seat
 
 from cocoon_devkit.audit import AuditEvent
 from cocoon_devkit.rawapi import Obj
@@ -65,7 +64,7 @@ class Bill:
 
     def settle(self, transition: str) -> None:
         """Note the cost of a transition once the set is at rest."""
-        time.sleep(REST)
+        self._seat.rest()
         writes, asked = self._seat.writes(self._audit), self._asked()
         self.costs[transition] = Cost(
             sets=_count(writes, "patch cocoonsets "),

@@ -5,7 +5,6 @@ A snapshot is a business between a user and the node agent; the operator is ther
 
 from __future__ import annotations
 
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Final
 import pytest
 from fleet import RUN_BOX, Fleet, other_node
 from nodes import PREFIX
-from seat import REST, Seat, Surroundings, note
+from seat import Seat, Surroundings, note
 
 from cocoon_devkit.agent.client import AgentClient
 from cocoon_devkit.agent.launch import AgentOptions, AgentProcess
@@ -176,7 +175,7 @@ def test_w22_requests_and_answers_are_no_business_of_the_operator(
     with ExitStack() as held:
         for state, seat in seats.items():
             state(seat, held)
-        time.sleep(REST)
+        seats[running].rest()
         mark, log, before = surroundings.audit.mark(), surroundings.registry.mark(), passes(attentive)
         for pod in surroundings.api.call("GET", pods)["items"]:
             name = pod["metadata"]["name"]
@@ -185,7 +184,7 @@ def test_w22_requests_and_answers_are_no_business_of_the_operator(
             patch = {"metadata": {"annotations": notes}}
             surroundings.api.call("PATCH", f"{pods}/{name}", patch, "application/merge-patch+json")
         seats[running].until(lambda: answer(seats[running]).answers(f"team/{namespace}:running-0"), "it is pushed")
-        time.sleep(REST)
+        seats[running].rest()
         assert len(asked) == len(STATES) + 1
         requests = surroundings.audit.requests(mark, namespace=namespace)
         assert [describe(each) for each in requests if each.is_write] == []
@@ -221,6 +220,7 @@ def _end_well(seats: dict[Callable[[Seat, ExitStack], None], Seat], asked: dict[
 @pytest.mark.scenario("N131", "N135", "N140", "N141", "N142", "N137")
 def test_a_running_vm_becomes_another_set_and_resets_an_existing_one(seat: Seat) -> None:
     seat.up()
+    seat.rest()
     vm, uid, mark = seat.the_vm(), seat.pod()["metadata"]["uid"], seat.audit.mark()
     first = f"team/{seat.namespace}:first"
     assert snapshot(seat, first) == SnapshotStatus(first, PUSHED)
@@ -365,7 +365,7 @@ def test_a_terminal_pod_of_a_released_set_is_left_alone(seat: Seat) -> None:
     seat.edit(hibernatePolicy="release", agent={"replicas": 0})
     seat.until_no_pod()
     seat.until_suspended()
-    seat.settle(REST)
+    seat.rest()
     written = [
         (each.verb, set(each.request_object["metadata"]["annotations"]))
         for each in seat.audit.write_requests(mark, namespace=seat.namespace, resources=("pods",))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from seat import REST, Seat
+from seat import Seat
 
 from cocoon_devkit.operatorprocess import OperatorProcess
 
@@ -27,7 +25,7 @@ class Bill:
 
     def settle(self) -> tuple[list[str], list[str]]:
         """Writes and registry requests until the set is at rest."""
-        time.sleep(REST)
+        self._seat.rest()
         bill = self._seat.writes(self._audit), self._seat.asked(self._log)
         self._forget()
         return bill
@@ -86,10 +84,10 @@ def test_sets_at_rest_cost_nothing_and_a_restart_writes_nothing(seat: Seat, oper
     released.up(hibernatePolicy="release")
     released.suspend()
     released.until_no_pod()
-    time.sleep(REST)
+    seat.rest()
     mark, asked = seat.audit.mark(), seat.registry.mark()
     operator.restart()
     operator.wait_leading()
-    time.sleep(REST)
+    seat.rest()
     assert [seat.writes(mark), other.writes(mark), released.writes(mark)] == [[], [], []]
     assert [seat.asked(asked), other.asked(asked), released.asked(asked)] == [[], [], []]

@@ -16,7 +16,7 @@ from cocoon_operator.api import keys
 from tests.e2e.ha.conftest import NewHome
 from tests.e2e.ha.holder import ForeignHolder
 from tests.e2e.ha.reigns import Reigns
-from tests.e2e.operator.seat import REST, Surroundings
+from tests.e2e.operator.seat import Surroundings
 from tests.e2e.swap.gowrites import MERGE
 from tests.e2e.swap.timelines import Scene
 
@@ -180,9 +180,10 @@ def test_what_the_go_operator_left_ends_well(surroundings: Surroundings, namespa
         for stop, hold in holds.items():
             hold.until(ends[stop])
             check(hold, asleep=ends[stop] == "Hibernated" or stop is under_a_suspend)
+        anyone = next(iter(holds.values())).seat
+        anyone.rest()
         mark = surroundings.audit.mark()
-        for hold in holds.values():
-            hold.seat.settle(REST / len(holds))
+        anyone.rest()
         assert Reigns(home, mark).by(home.user("first")) == []
         wake_all(holds)
     finally:
