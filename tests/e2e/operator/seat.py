@@ -261,6 +261,16 @@ class Seat:
                 self.agent.clear(each, number)
 
     @contextmanager
+    def without_agent(self) -> Iterator[None]:
+        """Kill the agent of the pod's node: it would write what it knows over a pod status of ours (R1.25)."""
+        node = self.pod()["spec"]["nodeName"]
+        self.agent.kill_node(node)
+        try:
+            yield
+        finally:
+            self.agent.start_node(node)
+
+    @contextmanager
     def fault(self, point: str, message: str = "") -> Iterator[None]:
         """Let a point fail for this VM on every node."""
         armed = {each: self.agent.fault(each, point, vm=self.vm, message=message) for each in NODES}

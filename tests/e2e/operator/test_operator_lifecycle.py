@@ -236,28 +236,28 @@ def test_an_edit_makes_a_failed_main_agent_again(seat: Seat) -> None:
 @pytest.mark.scenario("S106", "S120", "S125", "S126", "S127", "S128", "S130")
 def test_a_pod_that_failed_is_parked_until_it_is_ready_again(seat: Seat, operator: OperatorProcess) -> None:
     seat.up()
-    seat.rest()  # The agent has told all: nothing of it is written over the phase that is written here.
     before = _metric(operator, FAILED_LIFECYCLES)
     old = seat.pod()["metadata"]["uid"]
-    seat.api.call("PATCH", f"{seat.pod_path}/status", {"status": {"phase": "Failed"}}, _MERGE)
-    seat.until_phase("Failed")
-    told = f"main pod {seat.namespace}/demo-0: Failed"
-    ready = seat.condition("Ready")
-    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "MainAgentFailed", told)
-    assert seat.until_event("MainAgentFailed")["message"] == told
-    seat.edit(suspend=True)
-    seat.until_observed()
-    assert seat.phase == "Failed"
-    assert keys.HIBERNATE not in seat.pod()["metadata"]["annotations"]
-    seat.edit(suspend=False)
-    seat.until_observed()
-    seat.api.call("PATCH", f"{seat.pod_path}/status", {"status": {"phase": "Running"}}, _MERGE)
-    seat.until_running()
-    told = f"main pod {seat.namespace}/demo-0 is Ready again"
-    assert seat.until_event("RecoveredFromFailure")["message"] == told
-    assert seat.until_event("MainAgentFailed")
-    assert _metric(operator, FAILED_LIFECYCLES) == before
-    assert seat.pod()["metadata"]["uid"] == old
+    with seat.without_agent():
+        seat.api.call("PATCH", f"{seat.pod_path}/status", {"status": {"phase": "Failed"}}, _MERGE)
+        seat.until_phase("Failed")
+        told = f"main pod {seat.namespace}/demo-0: Failed"
+        ready = seat.condition("Ready")
+        assert (ready["status"], ready["reason"], ready["message"]) == ("False", "MainAgentFailed", told)
+        assert seat.until_event("MainAgentFailed")["message"] == told
+        seat.edit(suspend=True)
+        seat.until_observed()
+        assert seat.phase == "Failed"
+        assert keys.HIBERNATE not in seat.pod()["metadata"]["annotations"]
+        seat.edit(suspend=False)
+        seat.until_observed()
+        seat.api.call("PATCH", f"{seat.pod_path}/status", {"status": {"phase": "Running"}}, _MERGE)
+        seat.until_running()
+        told = f"main pod {seat.namespace}/demo-0 is Ready again"
+        assert seat.until_event("RecoveredFromFailure")["message"] == told
+        assert seat.until_event("MainAgentFailed")
+        assert _metric(operator, FAILED_LIFECYCLES) == before
+        assert seat.pod()["metadata"]["uid"] == old
     seat.check_memory()
 
 

@@ -356,11 +356,9 @@ def test_a_terminal_pod_of_a_released_set_is_left_alone(seat: Seat) -> None:
     fleet.up(1, agent={"replicas": 1})
     dead = fleet.member(1)
     seat.suspend()
-    home = seat.pod()["spec"]["nodeName"]
-    seat.agent.kill_node(home)
     failed = {"status": {"phase": "Failed", "reason": "Died"}}
-    seat.api.call("PATCH", f"{dead.pod_path}/status", failed, "application/merge-patch+json")
-    seat.agent.start_node(home)
+    with seat.without_agent():
+        seat.api.call("PATCH", f"{dead.pod_path}/status", failed, "application/merge-patch+json")
     mark = seat.audit.mark()
     seat.edit(hibernatePolicy="release", agent={"replicas": 0})
     seat.until_no_pod()
