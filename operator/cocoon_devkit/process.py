@@ -183,8 +183,12 @@ def tail(log: Path, lines: int) -> str:
 
 
 def clean_environment(home: Path, **extra: str) -> dict[str, str]:
-    """An environment without the caller's proxies, kubeconfig or settings, so that servers act the same everywhere."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LC_ALL": "C.UTF-8", **extra}
+    """An environment without the caller's proxies, kubeconfig or settings, so that servers act the same everywhere.
+
+    Temporary files go to ``home`` as well: a server that is killed cannot remove them itself.
+    """
+    own = {"HOME": str(home), "TMPDIR": str(home)}
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **own, **extra}
 
 
 def _spawn(command: Command, lifetime: Lifetime) -> subprocess.Popen[bytes]:

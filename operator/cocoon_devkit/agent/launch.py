@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +55,9 @@ class AgentProcess:
         """Start it and wait until its nodes are registered. Raises ProcessFailedError with the end of its log."""
         log = self._folder / "logs" / f"{self._name}.log"
         before = log.stat().st_size if log.exists() else 0
-        command = Command(name=self._name, argv=self._argv(), log=log)
+        # Killed, it leaves its temporary files behind, the cluster's certificates among them.
+        environment = {**os.environ, "TMPDIR": str(self._folder)}
+        command = Command(name=self._name, argv=self._argv(), log=log, env=environment)
         self._process = ManagedProcess(command, self._folder / RECORDS)
         try:
             self._process.wait_ready(lambda: bool(_control_url(log, before)), _READY_SECONDS)

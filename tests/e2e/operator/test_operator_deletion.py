@@ -65,13 +65,13 @@ def test_w63_a_listed_name_of_another_set_is_reported_and_not_touched(seat: Seat
     other.up()
     other.suspend()
     listed = f" vk-{seat.namespace}-demo-9 , ,{other.vm}"
+    log = seat.registry.mark()
     seat.api.call(
         "PATCH",
         seat.path,
         {"metadata": {"annotations": {keys.DELETE_VM_NAMES: listed}}},
         "application/merge-patch+json",
     )
-    log = seat.registry.mark()
     seat.delete()
     seat.until_gone()
     assert other.vm in seat.until_event("ForeignVMName")["message"]

@@ -320,6 +320,7 @@ def test_a_keep_flag_that_is_refused_costs_a_pull_and_nothing_else(seat: Seat) -
         seat.until_no_pod()
     finally:
         allow()
+    seat.rest()
     flag, delete = seat.writes(mark)[-3:-1]
     assert (flag, delete) == ("patch pods demo-0 (422)", "delete pods demo-0")
     assert seat.until_event("KeepSnapshotFailed")["type"] == "Warning"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hold import Hold
 from nodes import NODES
 from seat import OTHER_IMAGE, Seat
 
@@ -284,7 +285,9 @@ def test_w03_a_vm_held_by_a_hibernation_loses_nothing(seat: Seat, policy: str) -
     seat.suspend()
     seat.until(lambda: (seat.find_pod() is None) == (policy == "release"), "the seat is settled")
     digest = seat.tag()
-    seat.hold()
+    hold = Hold(seat)
+    hold.create()
+    hold.until_phase("Hibernated")
     seat.edit(suspend=False)
     assert "held" in seat.until_condition("Ready", "HeldByHibernation")["message"]
     seat.edit(agent={"network": "other"})
@@ -293,7 +296,7 @@ def test_w03_a_vm_held_by_a_hibernation_loses_nothing(seat: Seat, policy: str) -
     assert seat.homes() == []
     assert (seat.find_pod() is None) == (policy == "release")
     assert seat.tag() == digest
-    seat.let_go()
+    hold.delete()
     seat.until_running()
     seat.check_memory()
 

@@ -113,4 +113,4 @@ def test_a_process_that_is_never_ready_shows_its_last_words(tmp_path: Path) -> N
 def test_servers_do_not_see_the_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:1")
     monkeypatch.setenv("KUBECONFIG", "/somewhere")
-    assert clean_environment(tmp_path, MORE="1").keys() == {"PATH", "HOME", "LC_ALL", "MORE"}
+    assert clean_environment(tmp_path, MORE="1").keys() == {"PATH", "HOME", "TMPDIR", "LC_ALL", "MORE"}
