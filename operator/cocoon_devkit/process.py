@@ -128,8 +128,13 @@ class ManagedProcess:
             raise self._failure(f"still runs after {seconds:.0f} seconds") from None
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its ports and connections but answers nothing, as on a hung machine."""
+        """SIGSTOP: it holds its ports and connections but answers nothing, as on a hung machine.
+
+        Returns once all its threads stand still. Raises ProcessFailedError when they do not.
+        """
         self.record.signal(signal.SIGSTOP)
+        if not _wait_until(self._stands_still, KILL_GRACE):
+            raise self._failure("does not stand still")
 
     def resume(self) -> None:
         """SIGCONT after ``pause``."""
@@ -149,6 +154,9 @@ class ManagedProcess:
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
         return tail(self.command.log, lines)
+
+    def _stands_still(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _forget(self) -> None:
         self._record_file.unlink(missing_ok=True)

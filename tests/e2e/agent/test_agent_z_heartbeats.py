@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from node_fleet import Fleet, Obj, note, running
+
+from cocoon_devkit.agent.node import LEASE_SECONDS, RENEW_SECONDS
 
 
 @pytest.mark.scenario("N011")
 def test_the_lease_is_renewed_every_ten_seconds(fleet: Fleet) -> None:
+    """How late a renewal comes is a matter of the machine's load; that the lease never runs out is not."""
+
     def renewals() -> list[float]:
         return [each["time"] for each in fleet.journal("api", "lease", since=0) if each["node"] == "n1"]
 
     fleet.until(lambda: len(renewals()) > 1, "the lease is renewed twice", seconds=30)
-    assert all(later - earlier < 20 for earlier, later in zip(renewals(), renewals()[1:], strict=False))
+    lease = fleet.api.call("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1")
+    assert (RENEW_SECONDS, lease["spec"]["leaseDurationSeconds"]) == (10, LEASE_SECONDS)
+    assert all(later - earlier < LEASE_SECONDS for earlier, later in pairwise(renewals()))
 
 
 @pytest.mark.scenario("N012")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from cocoon_devkit.process import (
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(60)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
+BUSY = "import time; print('ready', flush=True)\nfor n in range(60_000): print(n, flush=True); time.sleep(0.001)"
 PARENT = f"""
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {SLEEP!r}])
@@ -62,6 +64,18 @@ def test_stop_ends_what_is_paused(tmp_path: Path) -> None:
     process.pause()
     process.stop()
     assert process.exit_code == -signal.SIGTERM
+
+
+def test_a_paused_process_stands_still_when_pause_returns_each_time(tmp_path: Path) -> None:
+    process = start(tmp_path, BUSY)
+    for _ in range(3):
+        process.pause()
+        said = process.log_tail()
+        time.sleep(0.1)
+        assert process.log_tail() == said
+        process.resume()
+        process.wait_ready(lambda said=said: process.log_tail() != said, 10)  # type: ignore[misc]
+    process.stop()
 
 
 def test_stop_takes_the_whole_group(tmp_path: Path) -> None:
