@@ -133,24 +133,6 @@ class Seat:
     def annotate_pod(self, notes: dict[str, str | None]) -> None:
         self.api.call("PATCH", self.pod_path, {"metadata": {"annotations": notes}}, _MERGE)
 
-    def hold(self) -> None:
-        """Let a CocoonHibernation hold the VM asleep."""
-        body = {
-            "apiVersion": keys.API_VERSION,
-            "kind": keys.KIND_HIBERNATION,
-            "metadata": {"name": self.pod_name},
-            "spec": {"podRef": {"name": self.pod_name}, "desire": "Hibernate"},
-        }
-        self.api.call("POST", self._holds, body)
-
-    def let_go(self) -> None:
-        """Delete the CocoonHibernation of ``hold``."""
-        self.api.call("DELETE", f"{self._holds}/{self.pod_name}")
-
-    @property
-    def _holds(self) -> str:
-        return f"/apis/{keys.API_VERSION}/namespaces/{self.namespace}/{keys.PLURAL_HIBERNATIONS}"
-
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def find(self) -> Obj | None:

@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 from fleet import RUN_BOX, Fleet, other_node
+from hold import Hold
 from nodes import PREFIX
 from seat import Seat, Surroundings, note
 
@@ -137,14 +138,14 @@ def hibernating(seat: Seat, held: ExitStack) -> None:
     """A CocoonHibernation puts its VM to sleep."""
     seat.up()
     is_held = held.enter_context(seat.barrier("push.blob"))
-    seat.hold()
+    Hold(seat).create()
     is_held()
 
 
 def hibernated(seat: Seat, _held: ExitStack) -> None:
     """A CocoonHibernation holds its VM asleep."""
     seat.up()
-    seat.hold()
+    Hold(seat).create()
     seat.until_lifecycle("hibernated")
 
 
@@ -200,7 +201,7 @@ def _end_well(seats: dict[Callable[[Seat, ExitStack], None], Seat], asked: dict[
             seat.until_lifecycle("hibernated")
             assert note(seat.pod(), keys.SNAPSHOT_REQUEST) == asked[seat.pod()["metadata"]["uid"]]
             assert not answer(seat).answers(asked[seat.pod()["metadata"]["uid"]])
-            seat.let_go() if state in (hibernating, hibernated) else seat.edit(suspend=False)
+            Hold(seat).delete() if state in (hibernating, hibernated) else seat.edit(suspend=False)
         seat.until_running()
         seat.check_memory()
     for state, seat in seats.items():
