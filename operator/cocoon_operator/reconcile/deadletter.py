@@ -42,6 +42,12 @@ async def give_up(run: Run, member: Member, pod: Pod) -> None:
     await see_to(run, member, flagged)
 
 
+async def lift(run: Run, member: Member, pod: Pod) -> None:
+    """Delete a dead letter that an edit makes another VM: the budget is whole again, before the pod goes (S220)."""
+    await history.forget(run, member)
+    await run.delete(pod)
+
+
 async def see_to(run: Run, member: Member, pod: Pod) -> None:
     """Say in the status that there is a dead letter, and free its seat if the set gives it up and no VM or state is lost."""
     wanted = _gives_seats_up(run)

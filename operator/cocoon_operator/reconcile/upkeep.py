@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cocoon_operator.api.answers import Absent
 from cocoon_operator.api.pod import Pod
-from cocoon_operator.reconcile import deadletter, history, rebuild, records, tags
+from cocoon_operator.reconcile import deadletter, rebuild, records, tags
 from cocoon_operator.reconcile.apart import apart
 from cocoon_operator.reconcile.creation import make, report_name_taken
 from cocoon_operator.reconcile.drift import drifted, patch_in_place
@@ -46,8 +46,7 @@ async def _look_after(run: Run, member: Member, pod: Pod) -> None:
     edited = drifted(pod, run.spec, member)
     if pod.dead_letter:
         if edited:
-            await history.forget(run, member)
-            await run.delete(pod)
+            await deadletter.lift(run, member, pod)
         else:
             await deadletter.see_to(run, member, pod)
     elif await _failed(run, member, pod):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cocoon_operator.api import keys
@@ -54,18 +56,28 @@ async def test_after_four_rebuilds_the_pod_is_left_as_a_dead_letter(world: World
     assert (counters(world), len(rebuild_events(world))) == ({GIVEN_UP: 1}, 1)
 
 
+def boot_fails(world: World, pod: str) -> None:
+    """The agent cannot bring the VM up; the pod has not ended."""
+    agent_says(world, {keys.LIFECYCLE_STATE: "failed", keys.VM_ID: None}, pod)
+    pod_fails(world, pod, phase="Pending")
+
+
 @pytest.mark.scenario("S220")
+@pytest.mark.parametrize("fails", [pod_fails, boot_fails])
 @pytest.mark.asyncio
-async def test_a_dead_letter_is_lifted_by_an_edit(world: World) -> None:
+async def test_a_dead_letter_is_lifted_by_an_edit(world: World, fails: Callable[[World, str], None]) -> None:
+    """Budget and all, whichever step sees to it: where no VM is known there could be a tag to move aside."""
     await roles_up(world, 2)
     remember(world, s1=4, s2=2)
-    pod_fails(world, "demo-1")
+    fails(world, "demo-1")
     await rest(world)
+    assert annotations_of(world, "demo-1")[keys.DEAD_LETTER] == "true"
     mark = world.mark
     world.clock.advance(3600)
     await rest(world)
     assert not any("pod/demo-1" in write for write in world.writes(mark))
     remember(world, s1=4, s2=2, ago=5)
+    fails(world, "demo-1")  # Its agent goes on trying.
     mark = world.mark
     world.edit(agent={"image": "other"})
     await rest(world)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from cocoon_operator.api import keys
 from cocoon_operator.api.answers import Present
 from cocoon_operator.api.enums import SetPhase
-from cocoon_operator.reconcile import history, records, tags
-from cocoon_operator.reconcile.drift import other_machine
+from cocoon_operator.api.pod import Pod
+from cocoon_operator.reconcile import deadletter, history, records, tags
+from cocoon_operator.reconcile.drift import drifted, other_machine
 from cocoon_operator.reconcile.facts import Fact, has_vm, read
 from cocoon_operator.reconcile.hibernation.holds import told_saved
 from cocoon_operator.reconcile.members import main_member, member_of, members_of
@@ -99,8 +100,17 @@ async def _moved(run: Run, wanted: frozenset[str]) -> bool:
             if run.vm_name(pod) == name:
                 done = False
                 if not pod.terminating:
-                    await run.delete(pod)
+                    await _delete(run, pod)
     return done
+
+
+async def _delete(run: Run, pod: Pod) -> None:
+    """A dead letter whose spec was edited is lifted with that; a fresh start alone is one more try."""
+    member = member_of(run.set, run.spec, pod)
+    if pod.dead_letter and member is not None and drifted(pod, run.spec, member):
+        await deadletter.lift(run, member, pod)
+    else:
+        await run.delete(pod)
 
 
 async def _finish(run: Run, wanted: frozenset[str]) -> Next:
